@@ -155,7 +155,8 @@ impl OpenError {
         }
     }
 
-    fn newer(path: &Path, found: i64, known: i64) -> Self {
+    /// The refusal of a store at `path` with a newer schema. The file is only read.
+    pub(super) fn newer(path: &Path, found: i64, known: i64) -> Self {
         let reader = Sqlite::open_unchanged(path)
             .and_then(|mut db| boots::meta(&mut db, &schema_name(found)))
             .ok()

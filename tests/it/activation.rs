@@ -1,7 +1,7 @@
 //! Socket activation: the daemon serves sockets that were opened before it, passed as descriptors.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
@@ -163,6 +163,12 @@ fn the_first_command_starts_the_daemon_through_its_socket() {
     run(async {
         let place = Place::new(Script::new());
         let sockets = ManagersSockets::open(&place);
+        // There is nothing to stop, and nothing is started for it.
+        let stopped = place.command(&["stop"]).output().unwrap();
+        assert_eq!(stopped.status.code(), Some(0), "{}", text(&stopped));
+        sockets.unix.set_nonblocking(true).unwrap();
+        let waiting = sockets.unix.accept();
+        assert_eq!(waiting.unwrap_err().kind(), ErrorKind::WouldBlock);
         // Waits at the socket until the daemon answers, whichever of both starts first.
         let command = place
             .command(&["status", "--json"])

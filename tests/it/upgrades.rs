@@ -280,6 +280,17 @@ fn an_older_program_names_the_version_that_reads_the_store_and_the_copy_that_it_
         assert!(error.contains(&restore), "{error}");
         assert_eq!(fs::read(place.database()).unwrap(), store);
 
+        let (_, found, _) = abide(&place, &["doctor", "--json"]);
+        let found: Value = serde_json::from_str(&found).unwrap();
+        let findings = found["findings"].as_array().unwrap();
+        let finding = findings.iter().find(|one| one["id"] == "store.schema");
+        let message = finding.unwrap()["message"].as_str().unwrap();
+        assert!(
+            message.contains("abide 9.9.9 or a later version reads it"),
+            "{message}"
+        );
+        assert_eq!(fs::read(place.database()).unwrap(), store);
+
         // The advice works, and loses nothing.
         let (code, _, error) = abide(&place, &["restore", copy.to_str().unwrap(), "--force"]);
         assert_eq!(code, 0, "{error}");

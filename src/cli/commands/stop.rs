@@ -45,13 +45,19 @@ pub(crate) struct StopArgs {
 
 impl StopArgs {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        let is_nothing = |none: &Failure| {
+            none.kind == NO_DAEMON && !self.restart && !common.place.may_be_there()
+        };
+        // Asked before a connection is made, which would start a daemon whose socket a service manager
+        // holds.
+        if let Err(none) = common.place.target()
+            && is_nothing(&none)
+        {
+            return not_running(common, &none);
+        }
         let link = match DaemonLink::open(&common.place).await {
             // A daemon that does not answer, or speaks another protocol, may be running.
-            Err(none)
-                if none.kind == NO_DAEMON && !self.restart && !common.place.may_be_there() =>
-            {
-                return not_running(common, &none);
-            }
+            Err(none) if is_nothing(&none) => return not_running(common, &none),
             opened => opened?,
         };
         let before: Status = link.ask(&GetStatus {}).await?;

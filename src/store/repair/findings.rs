@@ -29,15 +29,8 @@ pub fn of_unexamined(why: &Unexamined) -> Finding {
             Health::Skip,
             "there is no store yet; the first start creates one".to_owned(),
         ),
-        Unexamined::Newer(version) => Finding::new(
-            "store.schema",
-            Health::Fail,
-            format!(
-                "the store has schema version {version}, this program knows {}",
-                crate::store::SCHEMA
-            ),
-        )
-        .fix("use the version of abide that wrote it, or another state folder"),
+        Unexamined::Newer(message) => Finding::new("store.schema", Health::Fail, message.clone())
+            .fix("use the version of abide that is named, or restore the copy"),
         Unexamined::Unreadable(why, advice) => {
             let message = format!("the store cannot be read: {why}");
             finding(Health::Fail, message).fix(format!(

@@ -11,7 +11,7 @@ use crate::store::placement::Placement;
 use crate::store::sqlite::{Sqlite, Use, header_version};
 use crate::store::tables::{boots, outbox, quarantine};
 use crate::store::tx::{DbError, DbErrorKind, Tx, first, number};
-use crate::store::{backup, files, migrate};
+use crate::store::{OpenError, backup, files, migrate};
 
 /// The state of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,8 +142,8 @@ fn set_aside(path: &Path) -> Vec<PathBuf> {
 pub enum Unexamined {
     /// There is no store.
     Missing,
-    /// A newer program wrote it; its schema version.
-    Newer(i64),
+    /// A newer program wrote it: both schema versions, and which program reads it.
+    Newer(String),
     /// It cannot be read: the reason, and what to do if a start cannot repair it.
     Unreadable(String, String),
 }
@@ -157,7 +157,8 @@ pub fn examine(folder: &Path) -> Result<StoreHealth, Unexamined> {
     let unreadable = |fault: DbError| Unexamined::Unreadable(fault.message, backup::advice(&path));
     let version = header_version(&path).map_err(unreadable)?;
     if version > migrate::SCHEMA {
-        return Err(Unexamined::Newer(version));
+        let newer = OpenError::newer(&path, version, migrate::SCHEMA);
+        return Err(Unexamined::Newer(newer.to_string()));
     }
     look(&path).map_err(unreadable)
 }
