@@ -191,7 +191,7 @@ fn the_daemons_log_is_shown_and_followed() {
     let place = place();
     let (code, _, told) = abide(&place, &["logs", "--daemon"]);
     assert_eq!(code, 3, "{told}");
-    assert!(told.contains("journalctl"), "{told}");
+    assert!(told.contains("abide service logs"), "{told}");
     let (code, ..) = abide(&place, &["serve", "--detach"]);
     assert_eq!(code, 0);
     let (code, out, _) = abide(&place, &["logs", "--daemon", "-n", "1"]);
