@@ -11,9 +11,9 @@ use clap::{FromArgMatches, Parser, Subcommand};
 use super::{chat, demo, help, setup, top};
 use crate::cli::commands::{
     agents, answer, approvals, attach, audit, backup, cancel, completions, config, doctor, env,
-    events, history, inbox, logs, mcp, memory, node, nodes, ps, restore, retry, review, rpc, run,
-    send, serve, service, sessions, skills, spawn, status, steer, stop, tls, tokens, trust, usage,
-    wait,
+    events, history, inbox, logs, man, mcp, memory, node, nodes, ps, restore, retry, review, rpc,
+    run, send, serve, service, sessions, skills, spawn, status, steer, stop, tls, tokens, trust,
+    usage, wait,
 };
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
@@ -87,6 +87,7 @@ enum CliCommand {
     Audit(audit::AuditArgs),
     Config(config::ConfigArgs),
     Completions(completions::Completions),
+    Man(man::ManArgs),
     Backup(backup::BackupArgs),
     Restore(restore::Restore),
     Doctor(doctor::Doctor),
@@ -193,10 +194,11 @@ type CommandFuture<'a> = Pin<Box<dyn Future<Output = Result<u8, Failure>> + 'a>>
 
 fn carry_out(common: &Common, command: CliCommand) -> Result<u8, Failure> {
     let work: CommandFuture<'_> = match command {
-        // The daemon creates its own runtime; the other two need none.
+        // The daemon creates its own runtime; the other three need none.
         CliCommand::Serve(command) if !command.detach => return command.run(common),
         CliCommand::Restore(command) => return command.run(common),
         CliCommand::Completions(command) => return command.run(),
+        CliCommand::Man(command) => return command.run(),
         CliCommand::Node(command) if command.is_service() => return command.serve(common),
         CliCommand::Serve(command) => Box::pin(command.detach(common)),
         CliCommand::Service(command) => Box::pin(command.run(common)),

@@ -1,5 +1,5 @@
 //! Layout of the help: the commands in groups, and one page for each command, the same for `-h` and
-//! `--help`. Used to parse the command line and to generate completions.
+//! `--help`. Used to parse the command line, to generate completions, and for the manual.
 
 use std::fmt::Write;
 
@@ -10,8 +10,8 @@ use unicode_width::UnicodeWidthStr;
 use super::args::CliArgs;
 use crate::cli::output::text::{COLUMNS, wrap};
 
-/// All commands, grouped by purpose.
-const GROUPS: [(&str, &[&str]); 4] = [
+/// All commands that are shown to users, grouped by purpose.
+pub(super) const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Give work",
         &[
@@ -180,7 +180,10 @@ mod tests {
         let once: BTreeSet<&str> = grouped.iter().copied().collect();
         assert_eq!(grouped.len(), once.len());
         let command = CliArgs::command();
-        let there: BTreeSet<&str> = command.get_subcommands().map(Command::get_name).collect();
+        let shown = command
+            .get_subcommands()
+            .filter(|below| !below.is_hide_set());
+        let there: BTreeSet<&str> = shown.map(Command::get_name).collect();
         assert_eq!(once, there);
     }
 

@@ -10,6 +10,7 @@ mod demo;
 mod help;
 mod link;
 mod live;
+mod manual;
 pub(crate) mod output;
 mod setup;
 mod top;

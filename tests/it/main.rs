@@ -60,6 +60,7 @@ mod limits;
 mod listing;
 mod lists_fit;
 mod live_display;
+mod manual;
 mod mcp;
 mod memory;
 mod messages;

@@ -16,6 +16,7 @@ pub(crate) mod events;
 pub(crate) mod history;
 pub(crate) mod inbox;
 pub(crate) mod logs;
+pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod memory;
 pub(crate) mod node;

@@ -35,6 +35,41 @@ pub(crate) mod exit {
     /// Any other error.
     pub(crate) const FAILED: u8 = 1;
 
+    /// What each code means, for the manual. docs/reference/command-line.md has the same rows.
+    pub(crate) const MEANINGS: &[(u8, &str)] = &[
+        (0, "ok"),
+        (FAILED, "error: the run failed, a check failed, or a defect"),
+        (USAGE, "invalid command line, or an ambiguous name"),
+        (NOT_FOUND, "not found"),
+        (
+            NOT_ENDED,
+            "the wait ended before the run; the run continues",
+        ),
+        (5, "the run exceeded its time limit"),
+        (6, "the run was cancelled"),
+        (7, "the run was interrupted"),
+        (NEEDS_USER, "a person is needed"),
+        (
+            REFUSED,
+            "the daemon refused the request; nothing was changed",
+        ),
+        (NO_DAEMON, "no daemon"),
+        (AUTH, "the token is missing or wrong"),
+    ];
+
+    /// What the further codes of `abide serve` mean.
+    pub(crate) const MEANINGS_OF_SERVE: &[(u8, &str)] = &[
+        (71, "a system call failed"),
+        (STORE, "the store is unusable"),
+        (HELD, "another process uses the folder, port or store"),
+        (
+            PERMISSION,
+            "no permission, or a file with unsafe owner or mode",
+        ),
+        (CONFIG, "invalid configuration"),
+        (RESTART, "to be started again by the supervisor"),
+    ];
+
     /// Exit code of a run by its final state, or of one that has not ended.
     pub(crate) fn of_run(state: &str, needs_person: bool) -> u8 {
         match state {
