@@ -116,6 +116,12 @@ pub enum Figure {
     FanOut1000,
     /// Processor time of the daemon for [`Figure::FanOut1000`], percent of a core.
     FanOutCore1000,
+    /// `system.run true` on a node over loopback, 1 call in flight.
+    NodeRun,
+    /// Memory added by 200 connected nodes, MiB.
+    NodesMemory,
+    /// Processor time of the daemon for them while nothing happens, percent of a core.
+    NodesIdle,
 }
 
 impl Figure {
@@ -140,6 +146,8 @@ impl Figure {
                 | Figure::SkillsIdle
                 | Figure::FanOutCore100
                 | Figure::FanOutCore1000
+                | Figure::NodesMemory
+                | Figure::NodesIdle
         )
     }
 }

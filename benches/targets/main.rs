@@ -22,6 +22,7 @@ mod history;
 mod long;
 mod machine;
 mod measure;
+mod nodes;
 mod pages;
 mod report;
 mod sample;
@@ -42,8 +43,8 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 /// Measures the speed targets and their floors
 ///
 /// Without arguments: everything that takes about three minutes. Targets that need a long history
-/// (P10, P11, and the starts of P7 with a million finished and with 10,000 open runs) are measured
-/// with --all, or when --only names them. Histories are created once, a million runs in a few
+/// (P10, P11, and the starts of P7 with a million finished and with 10,000 open runs), and P15 and
+/// P17, are measured with --all, or when --only names them. Histories are created once, a million runs in a few
 /// minutes, and kept in target/tmp: about 6 GB including those of the floor.
 #[derive(Debug, Parser)]
 #[command(name = "targets", args_conflicts_with_subcommands = true)]

@@ -16,7 +16,7 @@ use crate::grown::Grown;
 use crate::machine::{self, Machine};
 use crate::sample::Sample;
 use crate::turns::InstantModel;
-use crate::{announces, calls, fanout, long, pages, skills, starts, turns, waits};
+use crate::{announces, calls, fanout, long, nodes, pages, skills, starts, turns, waits};
 
 /// The samples of one part of a round.
 pub type Samples = Vec<(Figure, Sample)>;
@@ -41,11 +41,11 @@ pub struct Plan {
 }
 
 /// The targets that there are programs for.
-pub const IDS: [&str; 14] = [
-    "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P15", "P16",
+pub const IDS: [&str; 15] = [
+    "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P15", "P16", "P17",
 ];
 /// Targets that take minutes; they are skipped unless requested.
-pub const LONG: [&str; 3] = ["P10", "P11", "P15"];
+pub const LONG: [&str; 4] = ["P10", "P11", "P15", "P17"];
 
 impl Plan {
     /// The plan behind the figures in `docs/performance.md`.
@@ -217,6 +217,9 @@ impl Round<'_> {
         }
         if self.plan.wants(&["P16"]) {
             samples.extend(pages::measure(self)?);
+        }
+        if self.plan.wants(&["P17"]) {
+            samples.extend(nodes::measure(self)?);
         }
         if let Some(grown) = &prepared.grown {
             if self.plan.wants(&["P7"]) {

@@ -189,6 +189,9 @@ pub fn all(plan: &Plan) -> Vec<Target> {
         absolute("P16", "a spawn, pages", "", Figure::SpawnPages, 12.0),
         absolute("P16", "a turn without tools, pages", "", Figure::TurnPages, 16.0),
         absolute("P16", "a turn with one tool call, pages", "", Figure::ToolTurnPages, 24.0),
+        absolute("P17", "system.run true on a node, p50", "ms", Figure::NodeRun, 5.0),
+        absolute("P17", "200 connected nodes, memory", "MiB", Figure::NodesMemory, 40.0),
+        absolute("P17", "the same, share of a core", "%", Figure::NodesIdle, 1.0),
     ]);
     targets
 }

@@ -8,7 +8,7 @@ use crate::contract::nodes::{
     Admission, ChangeNode, NodeChange, NodeNote, NodeRows, PairNode, StepOfCall, Stored,
 };
 use crate::kernel::event::{
-    EventData, NodeChanged, NodeNamed, NodeOfferChanged, NodePaired, NodeRemoved,
+    EventData, NodeChanged, NodeLost, NodeNamed, NodeOfferChanged, NodePaired, NodeRemoved,
 };
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{CallId, NodeId, StepId, is_name};
@@ -244,9 +244,13 @@ fn apply(
             node.offered = offered;
             None
         }
-        NodeChange::Lost(at) => {
+        NodeChange::Lost { at, calls } => {
             node.seen_at = Some(at);
-            Some(EventData::NodeLost(named))
+            Some(EventData::NodeLost(NodeLost {
+                node_id: named.node_id,
+                name: named.name,
+                calls,
+            }))
         }
         NodeChange::Decided { approve, by } => {
             let change = decide(node, approve)?;

@@ -176,8 +176,13 @@ pub enum NodeChange {
     },
     /// It offers something else.
     Offers(Offer),
-    /// It is away since then.
-    Lost(Timestamp),
+    /// It is away.
+    Lost {
+        /// Since then.
+        at: Timestamp,
+        /// Number of calls that were in progress.
+        calls: usize,
+    },
     /// An operator has decided on what it offers.
     Decided {
         /// What is approved; `None` denies what is pending.

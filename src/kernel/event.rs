@@ -170,7 +170,7 @@ events! {
     /// A node is connected.
     NodeConnected(NodeNamed) = "node.connected",
     /// A node was not heard of for 20 seconds.
-    NodeLost(NodeNamed) = "node.lost",
+    NodeLost = "node.lost",
     /// A node offers something that no operator has decided on.
     NodeOfferChanged = "node.offer_changed",
     /// An operator has renamed a node, or has decided on what it offers.

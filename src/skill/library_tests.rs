@@ -44,6 +44,7 @@ pub(super) fn fixture() -> Fixture {
         host: Host {
             platform: "linux".to_owned(),
             path: Some(root.join("bin").into()),
+            given: BTreeSet::new(),
             env: BTreeSet::from(["HAS_IT".to_owned()]),
             config: BTreeSet::from(["skills.bundled".to_owned()]),
             remotes: Vec::new(),
@@ -200,6 +201,20 @@ fn what_a_skill_needs_decides_whether_runs_have_it() {
     says("os: [darwin], requires: {bins: [one]}", "no program one");
     assert_eq!(unfit("requires: {bins: [two], anyBins: [no, two]}"), None);
     assert_eq!(fixture.get("odd").node.as_deref(), Some("mac"));
+    // Of the environment only what a run is given is passed on to a node.
+    says(
+        "requires: {bins: [two], env: [HAS_IT]}",
+        "HAS_IT is not passed on to node mac",
+    );
+    assert_eq!(fixture.get("odd").lacks_env, ["HAS_IT"]);
+    fixture.set(|settings| {
+        let mut given = crate::skill::GivenNames::default();
+        given.names.insert("HAS_IT".to_owned());
+        settings.given.insert("odd".to_owned(), given);
+    });
+    assert_eq!(unfit("requires: {bins: [two], env: [HAS_IT]}"), None);
+    fixture.set(|settings| drop(settings.given.remove("odd")));
+    assert_eq!(unfit("requires: {bins: [one], env: [HAS_IT]}"), None);
     assert_eq!(unfit("requires: {bins: [one]}"), None);
     assert_eq!(fixture.get("odd").node, None);
     fixture.set(|settings| {

@@ -115,6 +115,9 @@ pub struct Host {
     pub path: Option<OsString>,
     /// Names of the variables in a run's environment.
     pub env: BTreeSet<String>,
+    /// Of these the names that agents, requests or the skill's settings give. Only they are passed on
+    /// to programs on nodes.
+    pub given: BTreeSet<String>,
     /// Names of the settings that are on.
     pub config: BTreeSet<String>,
     /// The connected nodes on which programs can be run, by name.
@@ -228,10 +231,17 @@ impl SkillRequirements {
         if self.always {
             return None;
         }
-        let env = without(&self.env, |name| host.env.contains(name));
+        let env = self.env_missing(host);
         if !env.is_empty() {
             let env = env.join(", ");
-            return Some(format!("{env} is not set in the environment of runs"));
+            return Some(match through {
+                None => format!("{env} is not set in the environment of runs"),
+                Some(node) => format!(
+                    "{env} is not passed on to node {}: give it by the agent, the request or \
+                     skills.entries",
+                    node.name
+                ),
+            });
         }
         let config = without(&self.config, |key| host.config.contains(key));
         match config.is_empty() {
@@ -242,14 +252,24 @@ impl SkillRequirements {
 }
 
 impl SkillRequirements {
+    /// The required variables that its programs would not have, here or on its node.
+    fn env_missing(&self, host: &Host) -> Vec<&str> {
+        let has = match self.node(host) {
+            Some(_) => &host.given,
+            None => &host.env,
+        };
+        without(&self.env, |name| has.contains(name))
+    }
+
     /// The missing environment variables, if nothing else is missing; otherwise empty.
     pub fn lacks_env(&self, host: &Host) -> Vec<String> {
-        let lacks = without(&self.env, |name| host.env.contains(name));
+        let lacks = self.env_missing(host);
         if lacks.is_empty() || self.always {
             return Vec::new();
         }
         let mut with = host.clone();
         with.env.extend(self.env.iter().cloned());
+        with.given.extend(self.env.iter().cloned());
         match self.missing(&with) {
             None => lacks.into_iter().map(str::to_owned).collect(),
             Some(_) => Vec::new(),

@@ -217,9 +217,12 @@ fn host_of<'a>(skill: &Skill, key: &str, settings: &'a SkillSettings) -> Cow<'a,
         return Cow::Borrowed(&settings.host);
     };
     let mut host = settings.host.clone();
-    host.env.extend(given.names.iter().cloned());
     let primary = skill.requires.primary_env.as_ref();
-    host.env.extend(primary.filter(|_| given.key).cloned());
+    let primary = primary.filter(|_| given.key);
+    for name in given.names.iter().chain(primary) {
+        host.env.insert(name.clone());
+        host.given.insert(name.clone());
+    }
     Cow::Owned(host)
 }
 

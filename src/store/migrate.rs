@@ -33,6 +33,10 @@ const MIGRATIONS: &[Migration] = &[
         name: "0005_kept_steps",
         sql: include_str!("migrations/sqlite/0005_kept_steps.sql"),
     },
+    Migration {
+        name: "0006_audit_client",
+        sql: include_str!("migrations/sqlite/0006_audit_client.sql"),
+    },
 ];
 
 /// The schema version of this program.

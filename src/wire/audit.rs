@@ -48,4 +48,8 @@ pub struct AuditEntry {
     pub object: Option<String>,
     /// `ok`, or the error kind of the refusal.
     pub outcome: String,
+    /// Address of the client that called over TCP, behind trusted proxies that of their client;
+    /// absent for calls over the socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
 }

@@ -2,8 +2,9 @@
 //! proxies, and what may be sent before authentication.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
@@ -34,6 +35,27 @@ async fn status(daemon: &Daemon, from: Ipv4Addr, lines: &[String]) -> u16 {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// The answer to a call with these header lines.
+async fn post(daemon: &Daemon, from: Ipv4Addr, lines: &[String], body: &str) -> String {
+    let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    let mut stream = connect(daemon, from).await;
+    let request = format!(
+        "POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: \
+         application/json\r\ncontent-length: {}\r\n{lines}\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+/// The output of `abide audit --json`.
+fn audited(mut command: Command) -> Value {
+    let output = command.output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 fn wrong() -> String {
@@ -143,6 +165,31 @@ fn behind_a_trusted_proxy_its_clients_are_counted_and_nobody_else_is_believed() 
             );
         }
         assert_eq!(status(&daemon, proxy, &both).await, 429);
+        // What a client behind it changes is recorded with the client's address.
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "sessions.create",
+            "params": { "agent": "build" } });
+        let from = |address: &str| behind(address);
+        for (peer, lines, client) in [
+            (
+                proxy,
+                vec![right(&daemon), from("192.0.2.77")],
+                "192.0.2.77",
+            ),
+            (
+                Ipv4Addr::new(127, 0, 0, 4),
+                vec![right(&daemon), from("192.0.2.77")],
+                "127.0.0.4",
+            ),
+        ] {
+            let answer = post(&daemon, peer, &lines, &body.to_string()).await;
+            assert!(answer.contains("\"result\""), "{answer}");
+            let shown = place.command(&["audit", "--method", "sessions.create", "--json"]);
+            let shown = audited(shown);
+            assert_eq!(shown["entries"][0]["client"], client, "{shown}");
+            let mut table = place.command(&["audit", "--limit", "1"]);
+            let table = String::from_utf8(table.output().unwrap().stdout).unwrap();
+            assert!(table.contains(client), "{table}");
+        }
         // The address in the header gives no right.
         let named = [behind("127.0.0.1")];
         assert_eq!(status(&daemon, proxy, &named).await, 401);

@@ -35,7 +35,11 @@ fn place() -> Place {
         .on_announce("*", [says("seen")]);
     let fields =
         "mode: all\ntools: [write, sessions_spawn]\ngate: {write: ask}\nallow_agents: [worker]";
-    let mut place = Place::new(script).with_agent("worker", fields);
+    with_writer(Place::new(script).with_agent("worker", fields))
+}
+
+/// Notifications of this place are written to a file ([`until_told`]).
+pub(crate) fn with_writer(mut place: Place) -> Place {
     let program = place.path().join("writer");
     fs::write(&program, WRITER).unwrap();
     fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
@@ -62,7 +66,7 @@ fn notifications(place: &Place) -> Vec<Vec<String>> {
         .collect()
 }
 
-async fn until_told(place: &Place, kind: &str, times: usize) -> Vec<Vec<String>> {
+pub(crate) async fn until_told(place: &Place, kind: &str, times: usize) -> Vec<Vec<String>> {
     eventually(&format!("{times} times {kind}"), async || {
         let told = notifications(place);
         (told.iter().filter(|line| line[0] == kind).count() == times).then_some(told)

@@ -47,8 +47,8 @@ impl AuditArgs {
             return Ok(0);
         }
         let now = Clock::system().now();
-        let heads = ["AGE", "WHO", "OUTCOME", "METHOD", "ABOUT"];
-        let mut table = TextTable::new(&heads).painted(2, |outcome| match outcome {
+        let heads = ["AGE", "WHO", "FROM", "OUTCOME", "METHOD", "ABOUT"];
+        let mut table = TextTable::new(&heads).painted(3, |outcome| match outcome {
             "ok" => Style::new(),
             _ => BAD,
         });
@@ -56,6 +56,7 @@ impl AuditArgs {
             table.row(vec![
                 age(entry.at, now),
                 entry.principal,
+                entry.client.unwrap_or_default(),
                 entry.outcome,
                 entry.method,
                 about(entry.object.unwrap_or_default()),

@@ -3,9 +3,10 @@
 
 use serde_json::json;
 
+use crate::kernel::event::{NodeAsked, NodeLost, NodeWaiting};
 use crate::kernel::run::Run;
 use crate::kernel::text;
-use crate::registry::RunDetail;
+use crate::registry::{RunDetail, StoredEvent};
 
 /// Maximum length of a text in characters.
 const TEXT: usize = 300;
@@ -17,11 +18,12 @@ const NAMED: usize = 5;
 /// One notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// `approval`, `question`, `value`, `review`, `ended`, or `several`.
+    /// `approval`, `question`, `value`, `review`, `node`, `ended`, or `several`.
     pub(super) kind: &'static str,
-    /// Id of the approval, question, value, step or run it is about.
+    /// Id of the approval, question, value, step, node, call or run it is about, or the code of a node
+    /// that waits.
     pub(super) id: String,
-    /// The run's id.
+    /// The run's id; this and the next three are empty if it is about a node.
     pub(super) run: String,
     /// The run's agent.
     pub(super) agent: String,
@@ -97,6 +99,54 @@ impl Facts {
             all.push(Facts::of(run, "review", id, title, &said));
         }
         all
+    }
+
+    /// The notification that a node needs a person: it waits to be paired, its allow-list asks about a
+    /// program, or it is gone in the middle of calls. `None` for other events.
+    pub(super) fn of_node(event: &StoredEvent) -> Option<Facts> {
+        let data = event.data.get();
+        let (id, title, said) = match event.kind.as_str() {
+            "node.waiting" => {
+                let one: NodeWaiting = serde_json::from_str(data).ok()?;
+                let title = format!("node {} waits to be paired", one.name);
+                let said = format!(
+                    "{} shows the code {0}: abide nodes approve {1}",
+                    one.host, one.code
+                );
+                (one.code, title, said)
+            }
+            "node.asked" => {
+                let one: NodeAsked = serde_json::from_str(data).ok()?;
+                let title = format!("node {} asks about a program", one.name);
+                let said = format!("whether {} may run there: abide nodes", one.program);
+                (one.call_id.to_string(), title, said)
+            }
+            "node.lost" => {
+                let one: NodeLost = serde_json::from_str(data).ok()?;
+                if one.calls == 0 {
+                    return None;
+                }
+                let title = format!("node {} is gone in the middle of a call", one.name);
+                let calls = match one.calls {
+                    1 => "a call".to_owned(),
+                    calls => format!("{calls} calls"),
+                };
+                let said = format!("the outcome of {calls} is unknown until it is back");
+                (one.node_id.to_string(), title, said)
+            }
+            _ => return None,
+        };
+        Some(Facts {
+            kind: "node",
+            id,
+            run: String::new(),
+            agent: String::new(),
+            session: String::new(),
+            state: String::new(),
+            title: text::preview(&title, TITLE),
+            text: text::preview(&said, TEXT),
+            count: 1,
+        })
     }
 
     /// The notification of a run's end.

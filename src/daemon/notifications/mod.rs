@@ -29,7 +29,8 @@ const TOGETHER: Duration = Duration::from_millis(300);
 const AGAIN: Duration = Duration::from_secs(1);
 /// Page size when reading the runs that may wait.
 const RUNS: u32 = 500;
-/// Maximum number of ends that may wait for a notification; later ones are dropped.
+/// Maximum number of ends, and of things about nodes, that may wait for a notification; later ones
+/// are dropped.
 const ENDS: usize = 1000;
 /// The states in which a run may wait for a user.
 const MAY_WAIT: [State; 3] = [State::Running, State::Paused, State::Settling];
@@ -108,6 +109,8 @@ struct NotifiedState {
     notified: BTreeSet<String>,
     /// Ended runs that are to be notified.
     ends: Vec<RunId>,
+    /// What nodes need, to be notified.
+    of_nodes: Vec<Facts>,
     /// Everything up to it was taken; `None`: the log is followed from now on.
     cursor: Option<i64>,
     /// The settings ask for ends of runs.
@@ -190,6 +193,12 @@ impl NotifiedState {
             SubscriptionItem::Text(_) => return false,
         };
         self.cursor = Some(event.event.cursor);
+        if event.event.kind.starts_with("node.") {
+            let facts = Facts::of_node(&event.event).filter(|_| settings.needs_person);
+            let room = ENDS.saturating_sub(self.of_nodes.len());
+            self.of_nodes.extend(facts.into_iter().take(room));
+            return !self.of_nodes.is_empty();
+        }
         if event.event.kind != "run.ended" {
             return settings.needs_person;
         }
@@ -221,6 +230,7 @@ impl NotifiedState {
                 }
             }
         }
+        news.append(&mut self.of_nodes);
         for run in std::mem::take(&mut self.ends) {
             // The run may be deleted by now.
             if let Ok(detail) = registry.run(who, run).await
@@ -242,6 +252,9 @@ fn kinds() -> Vec<KindPattern> {
         "question.asked",
         "env.missing",
         "gateway.started",
+        "node.waiting",
+        "node.asked",
+        "node.lost",
     ];
     kinds.into_iter().filter_map(KindPattern::parse).collect()
 }

@@ -1,7 +1,7 @@
 //! Assembles the skills: their settings, the library that holds them, and the loop that detects
 //! changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -72,6 +72,8 @@ pub fn settings(state: &Path, config: &Config, environment: &Environment) -> ski
             platform: std::env::consts::OS.to_owned(),
             path: environment.get("PATH").map(ToOwned::to_owned),
             env: names.map(str::to_owned).collect(),
+            // Those of a skill are added where it is listed.
+            given: BTreeSet::new(),
             config: keys.filter(|key| is_on(key)).collect(),
             // Those of the tenant are added where skills are looked up.
             remotes: Vec::new(),

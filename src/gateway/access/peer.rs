@@ -99,7 +99,11 @@ impl PeerGate {
         match peer {
             Peer::Tcp(ends) => {
                 self.guard.check_names(headers, *ends)?;
-                Ok(self.holder(self.guard.check_token(headers, *ends)?))
+                let holder = self.holder(self.guard.check_token(headers, *ends)?);
+                Ok(Arc::new(Principal {
+                    address: Some(ends.peer),
+                    ..Arc::unwrap_or_clone(holder)
+                }))
             }
             Peer::Local(local) => {
                 self.check_user(*local)?;

@@ -32,6 +32,7 @@ async fn audit(
             principal: row.principal,
             method: row.method,
             object: row.object,
+            client: row.client,
             outcome: row.outcome,
         });
         Ok(Audit {

@@ -69,6 +69,8 @@ pub(super) struct NodeState {
     pub(super) link: Option<OpenLink>,
     /// When something was last heard on a link that is closed now.
     pub(super) heard_at: Duration,
+    /// Number of calls in progress when its last link ended.
+    pub(super) calls_at_end: usize,
     /// The number of its last link; 0 if there was none in this process.
     pub(super) last_link: u64,
     /// The event log has it as away.
@@ -209,6 +211,7 @@ impl HubInner {
             row: row.clone(),
             link: None,
             heard_at: now,
+            calls_at_end: 0,
             last_link: 0,
             is_lost: true,
             calls: Calls::default(),

@@ -230,6 +230,7 @@ impl NodeHub {
         if node.link.as_ref().is_some_and(|link| link.number == number) {
             node.link = None;
             node.heard_at = heard_at;
+            node.calls_at_end = node.calls.count();
         }
         drop(state);
         self.inner.note_change();
@@ -245,12 +246,12 @@ impl NodeHub {
             return;
         }
         node.is_lost = true;
-        let org = node.row.org.clone();
+        let (org, calls) = (node.row.org.clone(), node.calls_at_end);
         drop(state);
         let ago = self.inner.clock.monotonic().saturating_sub(heard_at);
         let ago = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
         let at = self.inner.clock.now().minus_ms(ago);
-        self.inner.write(org, id, NodeChange::Lost(at));
+        self.inner.write(org, id, NodeChange::Lost { at, calls });
     }
 
     /// Handles a frame of the node on this link. Frames on a link that was replaced do nothing: the

@@ -45,6 +45,19 @@ pub struct NodeNamed {
     pub name: String,
 }
 
+/// Nothing was heard of a node for 20 s.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeLost {
+    /// Id of the node.
+    pub node_id: NodeId,
+    /// Name of the node.
+    pub name: String,
+    /// Number of calls that were in progress when its link ended. Their outcome is unknown until it
+    /// is back.
+    pub calls: usize,
+}
+
 /// A node offers more than was decided on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -23,6 +23,7 @@ impl Registry {
             principal: who.recorded(),
             method,
             object,
+            client: who.address,
         };
         let (done, left) = audit::on_behalf(entry, call).await;
         if let (Some(entry), Some(outcome)) = (left, audit::outcome(&done)) {

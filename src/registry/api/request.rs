@@ -1,6 +1,7 @@
 //! Who calls the registry. The requests are those of the wire; the answers that the wire shows in
 //! another form are in `answer`.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 pub use crate::command::{Accepted, CancelTarget, Verdict};
@@ -24,6 +25,8 @@ pub struct Principal {
     pub scopes: ScopeSet,
     /// The access token that it has presented; `None` for the owner of the daemon and for runs.
     pub token: Option<Arc<LiveToken>>,
+    /// The address of the client, of a call over TCP; behind trusted proxies that of their client.
+    pub address: Option<IpAddr>,
 }
 
 impl Principal {
@@ -36,6 +39,7 @@ impl Principal {
             with_token: false,
             scopes: ScopeSet::all(),
             token: None,
+            address: None,
         }
     }
 
@@ -60,6 +64,7 @@ impl Principal {
             with_token: true,
             scopes: known.scopes,
             token: Some(token),
+            address: None,
         }
     }
 

@@ -7,6 +7,7 @@
 //! the caller, which may write it as a soft command.
 
 use std::cell::RefCell;
+use std::net::IpAddr;
 
 use super::table::{self, read, table};
 use crate::kernel::fault::{Fault, Kind};
@@ -24,6 +25,8 @@ pub struct AuditedCall {
     pub method: &'static str,
     /// The object of the call, as far as the request names it.
     pub object: Option<String>,
+    /// The address of the client, of a call over TCP.
+    pub client: Option<IpAddr>,
 }
 
 /// One audit row.
@@ -41,12 +44,14 @@ pub struct AuditRow {
     pub object: Option<String>,
     /// `ok`, or the kind of the fault.
     pub outcome: String,
+    /// The address of the client, of a call over TCP.
+    pub client: Option<String>,
 }
 
 table! {
     audit: AuditRow;
     key { seq }
-    insert { at, principal, method, object, outcome }
+    insert { at, principal, method, object, outcome, client }
     beside { org: String }
     // Audit data is never invented.
     undecodable Moved {}
@@ -111,6 +116,7 @@ pub fn insert(
         method: entry.method.to_owned(),
         object: object.map(str::to_owned).or_else(|| entry.object.clone()),
         outcome: outcome.to_owned(),
+        client: entry.client.map(|address| address.to_string()),
     };
     table::insert(tx, &row, [(&entry.org).into()])
 }

@@ -137,6 +137,7 @@ fn store() -> Store {
                 principal: "admin".to_owned(),
                 method: "trust.add",
                 object: Some("/project".to_owned()),
+                client: None,
             }),
             outcome: "ok",
         })

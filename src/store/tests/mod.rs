@@ -430,6 +430,7 @@ contract! { sqlite:
     plans::no_list_walks_what_it_does_not_show,
     called::what_others_did_takes_no_place_in_what_a_called_run_sees,
     plans::an_ended_run_is_shown_without_reading_its_journal,
+    plans::the_steps_of_a_nodes_calls_are_found_without_reading_others,
     recovery::a_read_is_repeated_and_a_late_outcome_refused,
     recovery::a_once_effect_that_began_is_uncertain,
     recovery::time_away_does_not_count,

@@ -2,10 +2,10 @@
 //! history.
 
 use super::{Bench, id};
-use crate::kernel::ids::{RunId, SessionId};
+use crate::kernel::ids::{RunId, SessionId, StepId};
 use crate::store::tables::read::RunQuery;
 use crate::store::tables::sessions::ListQuery;
-use crate::store::tables::{read, sessions};
+use crate::store::tables::{read, sessions, steps};
 use crate::store::tx::{BadRow, DbError, Param, Row, Tx};
 
 /// Records the plan of each query before running it.
@@ -197,4 +197,11 @@ pub fn an_ended_run_is_shown_without_reading_its_journal(mut bench: Bench) {
     );
     assert!(!plan.contains("SEARCH steps"), "{plan}");
     assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+}
+
+pub fn the_steps_of_a_nodes_calls_are_found_without_reading_others(mut bench: Bench) {
+    let ids = [StepId(id()), StepId(id())];
+    let plan = plan_of(&mut bench, |tx| steps::kept(tx, "default", &ids).map(drop));
+    assert!(plan.contains("steps USING INDEX steps_kept"), "{plan}");
+    assert!(!plan.contains("SCAN"), "{plan}");
 }

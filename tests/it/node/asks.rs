@@ -4,7 +4,7 @@ use abide::kernel::node::{NodeCall, RunQuestion};
 use abide::wire::node_link::{FromNode, ToNode};
 use serde_json::Value;
 
-use super::fixture::{Gateway, Link, Node, id, runs, said};
+use super::fixture::{ALLOW, Gateway, Link, Node, id, linked, runs, said};
 use crate::harness::{Terminal, run};
 
 const GATEWAY: &str = "default = \"ask\"\nask = \"gateway\"\n";
@@ -34,10 +34,7 @@ fn leaves_trace(node: &Node) -> NodeCall {
 #[test]
 fn the_list_is_read_anew_for_each_call_and_a_broken_one_denies_all() {
     run(async {
-        let gateway = Gateway::new().await;
-        let node = Node::paired(&gateway).await;
-        let process = node.start();
-        let (mut link, _) = gateway.welcome(&node).await;
+        let (_gateway, node, process, mut link) = linked(ALLOW).await;
         let rule = "[[rule]]\ndecision = \"DECISION\"\nargv = [\"printf\", \"**\"]\n";
         let rule = |decision: &str| rule.replace("DECISION", decision);
         for (number, (list, reason)) in [
@@ -104,11 +101,7 @@ fn check_says_what_the_list_decides_and_by_which_rule() {
 #[test]
 fn an_answer_counts_for_exactly_the_call_that_was_asked_about() {
     run(async {
-        let gateway = Gateway::new().await;
-        let node = Node::paired(&gateway).await;
-        node.allows(GATEWAY);
-        let _process = node.start();
-        let (mut link, _) = gateway.welcome(&node).await;
+        let (_gateway, node, _process, mut link) = linked(GATEWAY).await;
         link.call(id(1), leaves_trace(&node)).await;
         let first = link.asked().await;
         assert_eq!(first.argv[0], "sh");
@@ -140,11 +133,7 @@ fn an_answer_counts_for_exactly_the_call_that_was_asked_about() {
 #[test]
 fn a_question_is_asked_again_after_a_lost_link_and_after_a_restart() {
     run(async {
-        let gateway = Gateway::new().await;
-        let node = Node::paired(&gateway).await;
-        node.allows(GATEWAY);
-        let process = node.start();
-        let (mut link, _) = gateway.welcome(&node).await;
+        let (gateway, node, process, mut link) = linked(GATEWAY).await;
         link.call(id(1), leaves_trace(&node)).await;
         let digest = link.asked().await.digest;
         drop(link);
@@ -166,11 +155,7 @@ fn a_question_is_asked_again_after_a_lost_link_and_after_a_restart() {
 #[test]
 fn what_was_changed_after_it_was_approved_does_not_run() {
     run(async {
-        let gateway = Gateway::new().await;
-        let node = Node::paired(&gateway).await;
-        node.allows(GATEWAY);
-        let _process = node.start();
-        let (mut link, _) = gateway.welcome(&node).await;
+        let (_gateway, node, _process, mut link) = linked(GATEWAY).await;
         link.call(id(1), leaves_trace(&node)).await;
         let digest = link.asked().await.digest;
         node.allows("default = \"deny\"");
@@ -211,10 +196,7 @@ fn the_person_at_the_terminal_is_asked() {
 #[test]
 fn without_a_terminal_the_list_says_who_is_asked() {
     run(async {
-        let gateway = Gateway::new().await;
-        let node = Node::paired(&gateway).await;
-        let _process = node.start();
-        let (mut link, _) = gateway.welcome(&node).await;
+        let (_gateway, node, _process, mut link) = linked(ALLOW).await;
         node.allows("ask = \"here\"");
         let end: Value = link.does(id(1), leaves_trace(&node)).await;
         assert_eq!(end["reason"], "denied", "{end}");

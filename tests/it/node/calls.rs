@@ -7,7 +7,7 @@ use abide::kernel::node::{NodeCall, OutputStream, RunCall};
 use abide::wire::node_link::{FromNode, ToNode};
 use serde_json::json;
 
-use super::fixture::{Gateway, Node, id, is_alive, pid_in, runs, shell};
+use super::fixture::{ALLOW, Gateway, Node, id, is_alive, linked, pid_in, runs, shell};
 use crate::harness::{eventually, run};
 
 #[test]
@@ -52,10 +52,7 @@ fn a_program_gets_its_arguments_as_they_are_and_nothing_of_the_nodes_environment
 #[test]
 fn output_arrives_while_the_program_runs_and_whole_at_the_end() {
     run(async {
-        let gateway = Gateway::new().await;
-        let node = Node::paired(&gateway).await;
-        let _process = node.start();
-        let (mut link, _) = gateway.welcome(&node).await;
+        let (_gateway, node, _process, mut link) = linked(ALLOW).await;
         let go = node.path().join("go");
         let line = format!(
             "printf 'begun ä'; echo oh >&2; until test -e {}; do sleep 0.05; done; echo end",
@@ -82,10 +79,7 @@ fn output_arrives_while_the_program_runs_and_whole_at_the_end() {
 #[test]
 fn limits_of_time_and_output_end_the_program() {
     run(async {
-        let gateway = Gateway::new().await;
-        let node = Node::paired(&gateway).await;
-        let _process = node.start();
-        let (mut link, _) = gateway.welcome(&node).await;
+        let (_gateway, _node, _process, mut link) = linked(ALLOW).await;
         let call = RunCall {
             timeout_ms: 200,
             ..runs(&["sleep", "4000"])
@@ -122,10 +116,7 @@ fn limits_of_time_and_output_end_the_program() {
 #[test]
 fn a_cancel_ends_grandchildren_too_and_what_is_left_ends_with_the_call() {
     run(async {
-        let gateway = Gateway::new().await;
-        let node = Node::paired(&gateway).await;
-        let _process = node.start();
-        let (mut link, _) = gateway.welcome(&node).await;
+        let (_gateway, node, _process, mut link) = linked(ALLOW).await;
         let file = node.path().join("pid");
         let line = format!(
             "(setsid sleep 4000 & echo $! > {}); sleep 4000",
@@ -154,10 +145,7 @@ fn a_cancel_ends_grandchildren_too_and_what_is_left_ends_with_the_call() {
 #[test]
 fn a_repeated_call_is_answered_and_not_run_again() {
     run(async {
-        let gateway = Gateway::new().await;
-        let node = Node::paired(&gateway).await;
-        let _process = node.start();
-        let (mut link, _) = gateway.welcome(&node).await;
+        let (gateway, node, _process, mut link) = linked(ALLOW).await;
         let go = node.path().join("go");
         let line = format!(
             "echo ran >> {}; until test -e {}; do sleep 0.05; done; echo done",
@@ -208,10 +196,7 @@ fn a_repeated_call_is_answered_and_not_run_again() {
 #[test]
 fn a_result_that_ends_while_the_link_is_down_arrives_later() {
     run(async {
-        let gateway = Gateway::new().await;
-        let node = Node::paired(&gateway).await;
-        let _process = node.start();
-        let (mut link, _) = gateway.welcome(&node).await;
+        let (gateway, node, _process, mut link) = linked(ALLOW).await;
         let line = format!(
             "echo ran >> {0}; sleep 0.3; echo ended >> {0}",
             node.trace().display()

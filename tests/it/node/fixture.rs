@@ -21,6 +21,9 @@ use uuid::Uuid;
 
 use crate::harness::{Place, Script, TEST_TIMEOUT, eventually};
 
+/// An allow-list that permits everything.
+pub(crate) const ALLOW: &str = "default = \"allow\"\n";
+
 /// The token that the gateway of the tests gives.
 pub(crate) const TOKEN: &str = "token-of-a-node-0123456789";
 
@@ -263,7 +266,7 @@ impl Node {
     pub(crate) async fn paired(gateway: &Gateway) -> Node {
         let node = Node::new();
         node.pair(gateway, &[]).await;
-        node.allows("default = \"allow\"\n");
+        node.allows(ALLOW);
         node
     }
 
@@ -368,6 +371,16 @@ impl Node {
     }
 }
 
+/// A node that is paired with a new gateway and linked to it; its allow-list has this text.
+pub(crate) async fn linked(allow: &str) -> (Gateway, Node, NodeProcess, Link) {
+    let gateway = Gateway::new().await;
+    let node = Node::paired(&gateway).await;
+    node.allows(allow);
+    let process = node.start();
+    let (link, _) = gateway.welcome(&node).await;
+    (gateway, node, process, link)
+}
+
 /// The reply that admits a node.
 pub(crate) fn paired(request: &PairRequest) -> PairReply {
     PairReply::Paired {
@@ -378,7 +391,8 @@ pub(crate) fn paired(request: &PairRequest) -> PairReply {
     }
 }
 
-fn spawned(mut command: Command) -> Child {
+/// Starts a command with captured output.
+pub(crate) fn spawned(mut command: Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::fixture::{Gateway, Node, id, is_alive, pid_in, shell};
+use super::fixture::{ALLOW, Gateway, Node, id, is_alive, linked, pid_in, shell};
 use crate::harness::{eventually, run};
 use abide::wire::node_link::ToNode;
 
@@ -58,10 +58,7 @@ fn a_kill_at_any_step_of_a_call_neither_repeats_nor_loses_it() {
 #[test]
 fn a_program_whose_node_was_killed_is_ended_with_its_descendants_and_uncertain() {
     run(async {
-        let gateway = Gateway::new().await;
-        let node = Node::paired(&gateway).await;
-        let process = node.start();
-        let (mut link, _) = gateway.welcome(&node).await;
+        let (gateway, node, process, mut link) = linked(ALLOW).await;
         let (own, left) = (node.path().join("own"), node.path().join("left"));
         let line = format!(
             "(setsid sleep 4000 & echo $! > {}); echo $$ > {}; exec sleep 4000",

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::fixture::{Gateway, Node, id, is_alive, pid_in, runs, shell};
+use super::fixture::{ALLOW, Gateway, Node, id, is_alive, linked, pid_in, runs, shell};
 use crate::harness::{TEST_TIMEOUT, run};
 use abide::kernel::node::NodeCall;
 
@@ -224,10 +224,7 @@ fn one_node_serves_several_gateways_and_one_that_refuses_ends_no_other() {
 #[test]
 fn a_second_process_for_the_same_gateway_is_refused() {
     run(async {
-        let gateway = Gateway::new().await;
-        let node = Node::paired(&gateway).await;
-        let process = node.start();
-        let (mut link, _) = gateway.welcome(&node).await;
+        let (_gateway, node, process, mut link) = linked(ALLOW).await;
         let second = node.output(&["node", "run"]).await;
         assert_eq!(second.status.code(), Some(75), "{second:?}");
         let name = node.folder();
@@ -283,10 +280,7 @@ fn changed_settings_change_the_offer_and_skills_are_published_if_approved() {
 #[test]
 fn a_stop_ends_programs_and_their_results_arrive() {
     run(async {
-        let gateway = Gateway::new().await;
-        let node = Node::paired(&gateway).await;
-        let process = node.start();
-        let (mut link, _) = gateway.welcome(&node).await;
+        let (gateway, node, process, mut link) = linked(ALLOW).await;
         let file = node.path().join("pid");
         let line = format!("sleep 4000 & echo $! > {}; wait", file.display());
         link.call(id(1), shell(&line)).await;

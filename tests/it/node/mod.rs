@@ -3,9 +3,11 @@
 
 mod asks;
 mod calls;
+mod encrypted;
 pub(crate) mod fixture;
 mod kills;
 mod links;
+mod namespaces;
 pub(crate) mod paired;
 mod pairing;
 mod real;

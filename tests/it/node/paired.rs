@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::fixture::{Node, NodeProcess};
+use super::fixture::{ALLOW, Node, NodeProcess};
 use crate::harness::{Daemon, Link, Place, Script, eventually};
 
 /// The id of a call.
@@ -22,7 +22,7 @@ pub(crate) fn at_fixed_address(place: Place) -> Place {
 
 /// The address at which nodes pair.
 pub(crate) fn url(daemon: &Daemon) -> String {
-    daemon.url().replace("http://", "ws://")
+    daemon.url().replacen("http", "ws", 1)
 }
 
 impl Node {
@@ -41,7 +41,7 @@ impl Node {
         let words = ["node", "pair", "--gateway", &url(daemon), "--code", code];
         let paired = self.output(&words).await;
         assert!(paired.status.success(), "{paired:?}");
-        self.allows("default = \"allow\"\n");
+        self.allows(ALLOW);
     }
 
     /// Starts the node and waits until the gateway has it.

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{connected, in_state, invited, place, run_true};
+use super::{connected, in_state, invited, place, run_true, with_mac};
 use crate::harness::{FakeLink, Faults, eventually, kind_of, result, run};
+use crate::notify::{until_told, with_writer};
 
 fn with_id(node: &str, id: &str) -> Value {
     let mut params = run_true(node);
@@ -19,11 +20,7 @@ const ID: &str = "01936f0e-0000-7000-8000-0000000000aa";
 #[test]
 fn a_call_is_sent_again_with_its_id_after_a_lost_link_and_its_answer_arrives_once() {
     run(async {
-        let place = place();
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        let (key, token) = invited(&daemon, &client, "mac").await;
-        let mut link = connected(&daemon, &key, &token, json!({})).await;
+        let (place, daemon, client, mut link, (key, token)) = with_mac().await;
         let (ended, ()) = tokio::join!(client.call("nodes.call", with_id("mac", ID)), async {
             let first = link.next_of("call").await;
             assert_eq!(
@@ -122,11 +119,7 @@ fn the_late_end_of_an_old_connection_does_not_remove_the_newer_one() {
 #[test]
 fn a_client_that_leaves_cancels_its_call_and_its_result_is_released() {
     run(async {
-        let place = place();
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        let (key, token) = invited(&daemon, &client, "mac").await;
-        let mut link = connected(&daemon, &key, &token, json!({})).await;
+        let (_place, daemon, _client, mut link, _) = with_mac().await;
         let leaving = daemon.client().await;
         let params = run_true("mac");
         let mut calling = Box::pin(leaving.attempt("nodes.call", &params));
@@ -148,11 +141,7 @@ fn a_client_that_leaves_cancels_its_call_and_its_result_is_released() {
 #[test]
 fn a_stop_of_the_gateway_leaves_the_call_to_the_node() {
     run(async {
-        let place = place();
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        let (key, token) = invited(&daemon, &client, "mac").await;
-        let mut link = connected(&daemon, &key, &token, json!({})).await;
+        let (_place, daemon, client, mut link, _) = with_mac().await;
         let params = with_id("mac", ID);
         let stopping = async {
             link.next_of("call").await;
@@ -172,11 +161,7 @@ fn a_stop_of_the_gateway_leaves_the_call_to_the_node() {
 #[test]
 fn a_question_of_a_node_is_answered_for_one_digest() {
     run(async {
-        let place = place();
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        let (key, token) = invited(&daemon, &client, "mac").await;
-        let mut link = connected(&daemon, &key, &token, json!({})).await;
+        let (_place, daemon, client, mut link, _) = with_mac().await;
         let operator = daemon.client().await;
         let question = json!({ "program": "/bin/true", "argv": ["true"], "cwd": "/", "env": [],
             "digest": "d1" });
@@ -213,7 +198,7 @@ fn a_question_of_a_node_is_answered_for_one_digest() {
 #[test]
 fn g8_9_a_link_that_is_cut_without_a_word_is_noticed_and_its_calls_fail_within_20_seconds() {
     run(async {
-        let place = place();
+        let place = with_writer(place());
         let daemon = place.start().await;
         let client = daemon.client().await;
         let (key, token) = invited(&daemon, &client, "mac").await;
@@ -252,6 +237,8 @@ fn g8_9_a_link_that_is_cut_without_a_word_is_noticed_and_its_calls_fail_within_2
             (shown["state"] == "away").then_some(())
         })
         .await;
+        let told = until_told(&place, "node", 1).await;
+        assert_eq!(told[0][2], "node mac is gone in the middle of a call");
         drop(silent);
         // It is back.
         let _link = connected(&daemon, &key, &token, json!({})).await;

@@ -4,7 +4,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use super::{connected, in_state, invited, place, run_true};
+use super::{connected, in_state, place, run_true, with_mac};
 use crate::harness::{FakeLink, NodeKey, Place, eventually, run};
 
 async fn abide(place: &Place, arguments: &[&str]) -> (i32, String, String) {
@@ -31,11 +31,7 @@ fn output(call: &Value, stream: &str, text: &str) -> Value {
 #[test]
 fn a_program_on_a_node_has_its_live_output_and_its_exit_code() {
     run(async {
-        let place = place();
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        let (key, token) = invited(&daemon, &client, "mac").await;
-        let mut link = connected(&daemon, &key, &token, json!({})).await;
+        let (place, daemon, _client, mut link, _) = with_mac().await;
         let arguments = [
             "nodes", "run", "mac", "--env", "A=b", "--", "make", "-j", "all",
         ];

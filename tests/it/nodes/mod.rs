@@ -6,6 +6,7 @@ mod calls;
 mod command_line;
 mod liars;
 mod many;
+mod notified;
 mod pairing;
 
 use serde_json::{Value, json};
@@ -23,6 +24,16 @@ async fn invited(daemon: &Daemon, client: &Link, name: &str) -> (NodeKey, String
     let key = NodeKey::new();
     let token = redeem(daemon, &key, invited["code"].as_str().unwrap()).await;
     (key, token.expect("the code pairs"))
+}
+
+/// A daemon with a client and the played node `mac`, which is connected; its key and token.
+async fn with_mac() -> (Place, Daemon, Link, FakeLink, (NodeKey, String)) {
+    let place = place();
+    let daemon = place.start().await;
+    let client = daemon.client().await;
+    let (key, token) = invited(&daemon, &client, "mac").await;
+    let link = connected(&daemon, &key, &token, json!({})).await;
+    (place, daemon, client, link, (key, token))
 }
 
 /// Uses a setup code; `Err` is the reason of a refusal.

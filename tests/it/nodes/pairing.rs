@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use super::{connected, in_state, invited, place, redeem};
+use super::{connected, in_state, invited, place, redeem, with_mac};
 use crate::harness::{
     Cut, Daemon, FakeLink, Faults, Link, NodeKey, eventually, kind_of, offer, run,
 };
@@ -215,11 +215,7 @@ fn g8_2_a_wider_offer_makes_one_pending_request_while_the_approved_part_works() 
 #[test]
 fn a_removed_node_is_cut_off_at_once_in_the_middle_of_a_call() {
     run(async {
-        let place = place();
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        let (key, token) = invited(&daemon, &client, "mac").await;
-        let mut link = connected(&daemon, &key, &token, json!({})).await;
+        let (place, daemon, client, mut link, (key, token)) = with_mac().await;
         let other = daemon.client().await;
         let calling = other.call("nodes.call", super::run_true("mac"));
         let (ended, last) = tokio::join!(calling, async {

@@ -1,6 +1,7 @@
 //! Access tokens of users, and the border between orgs.
 
 mod border;
+mod command_line;
 mod events;
 mod tokens;
 

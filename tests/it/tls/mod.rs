@@ -34,7 +34,7 @@ fn put(path: &Path, text: &str, mode: u32) {
 }
 
 /// Gives the place a new certificate for `localhost`, valid for `days` from `since`.
-fn certify(place: &Place, days: u32, since: Timestamp) -> Fingerprint {
+pub(crate) fn certify(place: &Place, days: u32, since: Timestamp) -> Fingerprint {
     let names = ["localhost", "127.0.0.1"].map(str::to_owned);
     let made: SelfSigned = self_signed(&names, days, since).unwrap();
     // In this order an observer may see a pair that does not fit, as with any renewal.
@@ -43,12 +43,12 @@ fn certify(place: &Place, days: u32, since: Timestamp) -> Fingerprint {
     made.fingerprint()
 }
 
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     Clock::system().now()
 }
 
 /// A place whose daemon speaks TLS, and the fingerprint of its certificate.
-fn encrypted() -> (Place, Fingerprint) {
+pub(crate) fn encrypted() -> (Place, Fingerprint) {
     let place = Place::new(Script::new());
     let print = certify(&place, 90, now());
     (configured(place), print)
@@ -98,7 +98,7 @@ async fn findings(daemon: &Daemon, id: &str) -> Vec<Value> {
 }
 
 /// Waits until local clients are told of this certificate.
-async fn in_force(place: &Place, print: Fingerprint) {
+pub(crate) async fn in_force(place: &Place, print: Fingerprint) {
     let file = place.state().join("endpoint.json");
     eventually("the new certificate", || {
         let text = fs::read_to_string(&file).unwrap_or_default();
