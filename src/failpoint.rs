@@ -13,6 +13,8 @@ use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use serde::{Deserialize, Serialize};
+
 /// Whether this build contains failpoints.
 const ARE_BUILT: bool = cfg!(any(debug_assertions, feature = "failpoints"));
 
@@ -42,6 +44,33 @@ impl FailpointOrder {
     fn is_due(&self) -> bool {
         let now = self.passes.fetch_add(1, Ordering::SeqCst) + 1;
         now == self.pass || self.goes_on && now > self.pass
+    }
+}
+
+/// The configuration that this process passes to processes of its own program; empty in builds
+/// without failpoints.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inherited {
+    orders: Option<String>,
+    trace: Option<String>,
+}
+
+/// The configuration of this process for one that it starts.
+pub fn to_inherit() -> Inherited {
+    if !ARE_BUILT {
+        return Inherited::default();
+    }
+    Inherited {
+        orders: std::env::var("ABIDE_FAILPOINTS").ok(),
+        trace: std::env::var("ABIDE_FAILPOINT_TRACE").ok(),
+    }
+}
+
+/// Takes over the configuration of the process that started this one, which has checked it.
+pub fn inherit(given: &Inherited) {
+    if ARE_BUILT {
+        // The daemon that read the same configuration has started with it.
+        let _ = configure(given.orders.as_deref(), given.trace.as_deref());
     }
 }
 
@@ -92,18 +121,20 @@ pub fn reach_edge(command: &str, edge: &str) {
 /// Reads the configuration from the environment. An invalid action is an error, so that a test
 /// cannot pass because of a typo.
 pub fn configure_from_env() -> Result<(), String> {
-    if !ARE_BUILT {
-        return Ok(());
-    }
-    if let Ok(path) = std::env::var("ABIDE_FAILPOINT_TRACE") {
+    let Inherited { orders, trace } = to_inherit();
+    configure(orders.as_deref(), trace.as_deref())
+}
+
+fn configure(orders: Option<&str>, trace: Option<&str>) -> Result<(), String> {
+    if let Some(path) = trace {
         let file = OpenOptions::new()
             .create(true)
             .append(true)
-            .open(&path)
+            .open(path)
             .map_err(|fault| format!("{path}: {fault}"))?;
         let _ = TRACE.set(Mutex::new(file));
     }
-    let Ok(text) = std::env::var("ABIDE_FAILPOINTS") else {
+    let Some(text) = orders else {
         return Ok(());
     };
     let orders = text.split(';').filter(|order| !order.is_empty());

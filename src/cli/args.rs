@@ -109,7 +109,7 @@ enum CliCommand {
 
 /// Runs the command line of this process and returns its exit code.
 pub fn main() -> ExitCode {
-    if let Some(code) = crate::process::launched() {
+    if let Some(code) = crate::process::launched().or_else(crate::process::kept) {
         return code;
     }
     let matches = help::command_with_help().try_get_matches();

@@ -11,7 +11,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::event::RunEvent;
 use crate::kernel::run::step::{
-    Intent, ModelUsage, PLAN_PHASE_KEY, SUMMARY, Step, StepState, TOO_LONG,
+    Intent, ModelUsage, PLAN_PHASE_KEY, SUMMARY, Step, StepKind, StepState, TOO_LONG,
 };
 use crate::kernel::run::waiting::doubted;
 use crate::kernel::run::{Run, RunError, RunOrigin};
@@ -172,6 +172,8 @@ impl Recorded {
                 let call = step.tool_call.as_deref().unwrap_or_default();
                 Some(NewMessage::tool_result(id, step.run, call, text, *is_error))
             }
+            // The end of the run reports it.
+            Recorded::Uncertain { .. } if step.kind == StepKind::Command => None,
             Recorded::Uncertain { why } => {
                 let call = step.tool_call.as_deref().unwrap_or_default();
                 let text = doubted(why);
@@ -220,6 +222,8 @@ pub enum Then {
     EndTurn(TurnEnd),
     /// The run fails.
     Fail(RunError),
+    /// The run is interrupted: what it did is unknown.
+    Interrupt(RunError),
     /// The run fails, and its partial findings are its result.
     Cut {
         /// The error.
@@ -362,6 +366,10 @@ fn follow(context: &mut Context<'_>, after: &mut RunAfter, then: Then) -> Result
         }
         Then::Fail(error) => {
             after.run = move_run(context, run, RunEvent::Failed(error))?;
+            return Ok(());
+        }
+        Then::Interrupt(error) => {
+            after.run = move_run(context, run, RunEvent::Interrupted(error))?;
             return Ok(());
         }
         Then::Cut { error, found } => {

@@ -66,6 +66,8 @@ pub struct DoubtEffect {
     pub why: String,
     /// Whether a person decides on it; otherwise it is carried out again.
     pub is_reviewed: bool,
+    /// Nothing keeps the effect any more: carried out again, it begins anew.
+    pub is_lost: bool,
 }
 
 /// The run and step that act, if the step is open and may still have an effect.
@@ -231,6 +233,9 @@ pub fn doubt_effect(context: &mut Context<'_>, doubt: DoubtEffect) -> Result<Run
     let mut step = open_step(context, run.id, step, attempt)?;
     step.error = Some(preview(&doubt.why, SUMMARY));
     step.attempts += u32::from(!doubt.is_reviewed);
+    if doubt.is_lost && !doubt.is_reviewed {
+        step.state = StepState::Intended;
+    }
     steps::update(context.tx, &step)?;
     if doubt.is_reviewed {
         let wait = StepWait {

@@ -317,6 +317,9 @@ settings! {
         process_grace: Duration = Duration::from_secs(1), UpTo(MAX_GRACE);
     /// Maximum output of a program in bytes. A program that writes more is stopped.
     Start "process.output_limit" => process_output: u64 = 64 << 20, Bytes;
+    /// Maximum time that programs of runs go on while no daemon runs. Then they are ended.
+    Start "process.orphan_max" =>
+        orphan_max: Duration = Duration::from_hours(24), Period;
     /// Time limit of a command of the tool `shell` when the model sets none.
     Start "shell.timeout" => shell_timeout: Duration = Duration::from_mins(2), Period;
     /// Collector that spans are sent to over OTLP/HTTP, such as `http://127.0.0.1:4318/v1/traces`.

@@ -143,6 +143,10 @@ pub trait Runner: Send + Sync + 'static {
     /// changes nothing.
     fn preview(&self, call: UnapprovedCall) -> BoxFuture<'static, Preview>;
 
+    /// Called before it is stored that the kept effect of this step begins: what keeps it here is
+    /// prepared, so that its absence later shows that it was lost.
+    fn prepare(&self, view: &RunView, step: &Step);
+
     /// The outcome of this step is stored: what another process keeps of its effect can go.
     fn stored(&self, step: StepId);
 

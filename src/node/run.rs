@@ -264,6 +264,7 @@ impl CallsInner {
             input: ProgramInput::Nothing,
             time: Some(ready.time),
             keep: ready.keep,
+            detach: false,
         };
         let live = Arc::new(LiveOutput::default());
         let sending = AbortOnDropHandle::new(tokio::spawn(
@@ -320,7 +321,10 @@ fn done(finished: &Finished, ran: Duration, stopped: &str) -> CallEnd {
     match finished.ending {
         ExitReason::Exited(code) => status = Some(code),
         ExitReason::Signal(number) => signal = Some(number),
-        ExitReason::TimedOut => reason = Some(stopped.to_owned()),
+        // Calls have no keeper that could end them.
+        ExitReason::TimedOut | ExitReason::Stopped | ExitReason::Orphaned(_) => {
+            reason = Some(stopped.to_owned());
+        }
         ExitReason::OutputLimit(_) => reason = Some("output".to_owned()),
     }
     let end = RunEnd {

@@ -108,6 +108,8 @@ fn process_options(folder: &Path) -> ProcessOptions {
         max_output: MAX_OUTPUT,
         // The limit of this process is not raised.
         descriptors: None,
+        // A call ends with this process; its journal says so.
+        keepers: None,
     }
 }
 

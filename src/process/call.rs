@@ -1,8 +1,6 @@
 //! Programs that a node runs for a gateway's calls: they can be stopped, and what a call that was
 //! interrupted has left can be ended.
 
-use std::collections::HashSet;
-
 use super::marks::{MarkFilter, ProcessOwner};
 use super::program::{Finished, Program};
 use super::running::{Processes, numbers};
@@ -31,12 +29,8 @@ impl Processes {
     /// Ends what a previous process of this node has left of a call. `root` is the program, if its
     /// start was recorded. Returns the pids that could not be ended.
     pub async fn end_call(&self, call: CallId, root: Option<ProcessIdentity>) -> Vec<u32> {
-        let mut wanted = ProcessQuery {
-            known: HashSet::new(),
-            session: None,
-            whose: MarkFilter::Call(call, self.0.marks.state.clone()),
-            since: 0,
-        };
+        let whose = MarkFilter::Call(call, self.0.marks.state.clone());
+        let mut wanted = ProcessQuery::marked(whose);
         if let Some(root) = root {
             let now = table::one(root.pid).map(|row| row.id);
             // A pid that another process has now says nothing about that process's session.

@@ -8,6 +8,7 @@
 //! only if the limit was raised.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -46,13 +47,13 @@ impl Descriptors {
             tracing::warn!(%fault, soft, "the limit of open files could not be raised");
             return None;
         }
-        // The link leads to the running program even if its file was replaced.
-        let link = Path::new("/proc/self/exe");
-        let own = match link.exists() {
-            true => link.to_owned(),
-            false => std::env::current_exe().ok()?,
-        };
+        let own = own_program()?;
         Some(Descriptors { soft, own })
+    }
+
+    /// The soft limit of programs.
+    pub(super) fn soft(&self) -> u64 {
+        self.soft
     }
 
     /// The program to start instead of `file`, and the arguments to put before those of `file`.
@@ -63,11 +64,7 @@ impl Descriptors {
 
     /// Restores the soft limit of this process, before it executes another program.
     pub fn put_back(&self) {
-        let limit = Rlimit {
-            current: Some(self.soft),
-            maximum: getrlimit(Resource::Nofile).maximum,
-        };
-        if let Err(fault) = setrlimit(Resource::Nofile, limit) {
+        if let Err(fault) = set_soft_limit(self.soft) {
             tracing::warn!(%fault, "the limit of open files could not be restored; it stays raised");
         }
     }
@@ -76,6 +73,25 @@ impl Descriptors {
     pub fn limit() -> u64 {
         getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
     }
+}
+
+/// The file of this program. On Linux it is a link that leads to the running program even if its
+/// file was replaced.
+pub(super) fn own_program() -> Option<PathBuf> {
+    let link = Path::new("/proc/self/exe");
+    match link.exists() {
+        true => Some(link.to_owned()),
+        false => std::env::current_exe().ok(),
+    }
+}
+
+/// Sets the soft limit of open files of this process.
+pub(super) fn set_soft_limit(soft: u64) -> io::Result<()> {
+    let limit = Rlimit {
+        current: Some(soft),
+        maximum: getrlimit(Resource::Nofile).maximum,
+    };
+    Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
 /// Executes the program if this process was started by [`Descriptors`]; returns an exit code if
@@ -94,17 +110,13 @@ pub fn launched() -> Option<ExitCode> {
         eprintln!("abide: {LAUNCH} is internal to the daemon");
         return Some(ExitCode::from(2));
     };
-    let limit = Rlimit {
-        current: Some(soft),
-        maximum: getrlimit(Resource::Nofile).maximum,
-    };
     // Until now it has the OOM score of the daemon.
     let own = Path::new("/proc/self");
     oom::goes_first(own, own);
-    let fault = match setrlimit(Resource::Nofile, limit) {
+    let fault = match set_soft_limit(soft) {
         // Returns only if it fails.
         Ok(()) => Command::new(&file).args(words).exec(),
-        Err(fault) => fault.into(),
+        Err(fault) => fault,
     };
     eprintln!(
         "abide: {} cannot be started: {fault}",

@@ -25,6 +25,9 @@ pub struct Program {
     pub time: Option<Duration>,
     /// The maximum number of bytes kept of each output stream, half from each end.
     pub keep: usize,
+    /// For a program of a step: processes that it leaves in the background go on until the run
+    /// ends. Otherwise they are ended when the program has exited.
+    pub detach: bool,
 }
 
 /// The standard input of a program.
@@ -50,6 +53,10 @@ pub enum ExitReason {
     TimedOut,
     /// It was ended because it wrote more than this many bytes.
     OutputLimit(u64),
+    /// It was ended because its keeper received SIGTERM, as at a shutdown of the machine.
+    Stopped,
+    /// Its keeper ended it: no daemon was there for this long.
+    Orphaned(Duration),
 }
 
 impl ExitReason {

@@ -19,6 +19,7 @@ use tokio::process::ChildStdin;
 use uuid::Uuid;
 
 use super::capture::Captured;
+use super::keeper::{Keepers, ProgramFault, ProgramStep};
 use super::launch::Descriptors;
 use super::marks::{Marks, ProcessOwner};
 use super::oom;
@@ -45,6 +46,8 @@ pub struct ProcessOptions {
     pub max_output: u64,
     /// The open-file limit of programs; `None` if the daemon's own limit was not raised.
     pub descriptors: Option<Descriptors>,
+    /// The keepers of steps' programs; `None`: they are children of this process and end with it.
+    pub keepers: Option<Arc<Keepers>>,
 }
 
 /// All running programs of the daemon. Cheap to clone.
@@ -54,12 +57,13 @@ pub struct Processes(pub(super) Arc<ProcessesInner>);
 pub(super) struct ProcessesInner {
     pub(super) marks: Marks,
     pub(super) grace: Duration,
-    max_output: u64,
-    descriptors: Option<Descriptors>,
+    pub(super) max_output: u64,
+    pub(super) descriptors: Option<Descriptors>,
+    pub(super) keepers: Option<Arc<Keepers>>,
     pub(super) clock: Clock,
     known: Mutex<KnownProcesses>,
-    /// True once a program was started since the boot.
-    has_started: AtomicBool,
+    /// True once a program was started since the boot, or if an earlier boot's program may be alive.
+    pub(super) has_started: AtomicBool,
 }
 
 /// The processes known to be alive.
@@ -83,7 +87,18 @@ impl KnownProcesses {
 impl Processes {
     /// Creates an empty set of programs.
     pub fn new(options: ProcessOptions, clock: Clock) -> Self {
+        let mut known = KnownProcesses::default();
+        for (step, kept) in options.keepers.iter().flat_map(|one| one.uses().clone()) {
+            let Some(keeper) = kept.keeper else {
+                continue;
+            };
+            let steps = known.runs.entry(kept.run).or_default();
+            steps.entry(step).or_default().insert(keeper);
+        }
         Processes(Arc::new(ProcessesInner {
+            has_started: AtomicBool::new(!known.is_empty()),
+            known: Mutex::new(known),
+            keepers: options.keepers,
             marks: Marks {
                 state: options.state,
                 socket: options.socket,
@@ -92,8 +107,6 @@ impl Processes {
             max_output: options.max_output,
             descriptors: options.descriptors,
             clock,
-            known: Mutex::default(),
-            has_started: AtomicBool::new(false),
         }))
     }
 
@@ -103,25 +116,39 @@ impl Processes {
         reap::reap_orphans(move |one| shared.lock().awaited.contains(&one)).await;
     }
 
-    /// Starts a program for a step and waits for its end. Dropping the future ends the program with
-    /// all its descendants. Processes that it left running when it ended by itself continue until
-    /// the run ends. Each piece of its standard output is passed to `heard`. The error says why the
-    /// program could not be started.
+    /// Prepares the keeper of a step's program, before it is stored that the step begins. A failure
+    /// is reported by [`Processes::run`], which tries again.
+    pub fn prepare(&self, run: RunId, step: StepId) {
+        if let Some(keepers) = &self.0.keepers
+            && let Err(fault) = keepers.prepare(run, step)
+        {
+            tracing::warn!(%fault, %step, "the folder of a program could not be made");
+        }
+    }
+
+    /// Runs a program for a step and waits for its end, or, if an earlier attempt has started it,
+    /// follows it. Dropping the future leaves the program to its keeper; without keepers it ends the
+    /// program with all its descendants. Each piece of its standard output, from the first byte, is
+    /// passed to `heard`.
     pub async fn run(
         &self,
-        run: RunId,
-        step: StepId,
+        step: ProgramStep,
         program: Program,
         mut heard: impl FnMut(&[u8]) + Send,
-    ) -> Result<Finished, String> {
-        let started = self.enter(ProcessOwner::Step(run, step), &program).await?;
+    ) -> Result<Finished, ProgramFault> {
+        if let Some(keepers) = &self.0.keepers {
+            return self.run_kept(keepers, step, program, heard).await;
+        }
         let heard = |stream: OutputStream, bytes: &[u8]| {
             if stream == OutputStream::Stdout {
                 heard(bytes);
             }
         };
-        self.attend(started, program, heard, std::future::pending())
-            .await
+        let owner = ProcessOwner::Step(step.run, step.step);
+        let started = self.enter(owner, &program).await;
+        let started = started.map_err(ProgramFault::NotStarted)?;
+        let ended = self.attend(started, program, heard, std::future::pending());
+        ended.await.map_err(ProgramFault::Lost)
     }
 
     /// Starts a program once its working folder has answered.
@@ -130,11 +157,22 @@ impl Processes {
         owner: ProcessOwner,
         program: &Program,
     ) -> Result<StartedProgram, String> {
+        self.enter_folder(program).await?;
+        self.start(owner, program)
+    }
+
+    /// Returns once the working folder has answered; the error says why it cannot be used.
+    pub(super) async fn enter_folder(&self, program: &Program) -> Result<(), String> {
         // Entering the folder of an unresponsive mount would block this thread.
         let folder = program.folder.clone();
         let looked = TOOLS.run(move |_| folder.is_dir()).await;
-        looked.map_err(|busy| busy.to_string())?;
-        self.start(owner, program)
+        match looked.map_err(|busy| busy.to_string())? {
+            true => Ok(()),
+            false => Err(format!(
+                "its working folder {} does not exist",
+                program.folder.display()
+            )),
+        }
     }
 
     /// Waits until a started program has ended, or ends it when its time limit or `stop` is over.
@@ -172,8 +210,10 @@ impl Processes {
             }
         };
         let left = match ending {
-            ExitReason::Exited(_) | ExitReason::Signal(_) => started.after_end().await,
-            ExitReason::TimedOut | ExitReason::OutputLimit(_) => started.end().await,
+            ExitReason::Exited(_) | ExitReason::Signal(_) => {
+                started.after_end(program.detach).await
+            }
+            _ => started.end().await,
         };
         let mut streams = [
             out.finish(|bytes| heard(OutputStream::Stdout, bytes)).await,
@@ -198,12 +238,6 @@ impl Processes {
         program: &Program,
     ) -> Result<StartedProgram, String> {
         let folder = &program.folder;
-        if !folder.is_dir() {
-            return Err(format!(
-                "its working folder {} does not exist",
-                folder.display()
-            ));
-        }
         let (name, arguments) = program
             .argv
             .split_first()
@@ -243,13 +277,12 @@ impl Processes {
         }
         let root = table::one(pid).map_or(ProcessIdentity { pid, start: 0 }, |row| row.id);
         self.0.knows(owner, [root]);
-        self.0.lock().awaited.insert(root);
         tracing::debug!(?owner, pid, program = %file.display(), "started a program");
         Ok(StartedProgram {
             shared: Arc::clone(&self.0),
             owner,
             root,
-            child: HeldChild(Some((child, Awaited(Arc::clone(&self.0), root)))),
+            child: HeldChild(Some((child, Awaited::of(&self.0, root)))),
         })
     }
 }
@@ -266,7 +299,15 @@ pub(super) struct StartedProgram {
 pub(super) struct HeldChild(Option<(Box<dyn ChildWrapper>, Awaited)>);
 
 /// Marks this child as waited for by a task, until it is dropped.
-struct Awaited(Arc<ProcessesInner>, ProcessIdentity);
+pub(super) struct Awaited(Arc<ProcessesInner>, ProcessIdentity);
+
+impl Awaited {
+    /// From now until it is dropped, a task waits for this child.
+    pub(super) fn of(shared: &Arc<ProcessesInner>, child: ProcessIdentity) -> Self {
+        shared.lock().awaited.insert(child);
+        Awaited(Arc::clone(shared), child)
+    }
+}
 
 impl Drop for Awaited {
     fn drop(&mut self) {
@@ -301,20 +342,19 @@ impl StartedProgram {
         };
         ProcessQuery {
             known: known.cloned().unwrap_or_default(),
-            session: None,
-            whose: self.owner.whose(&self.shared.marks),
             since: self.root.start,
+            ..ProcessQuery::marked(self.owner.whose(&self.shared.marks))
         }
     }
 
-    /// Finds the live descendants of a program that has ended by itself: those of a step continue
-    /// until the run ends, those of a call are ended now. Returns the ones still alive.
-    async fn after_end(&mut self) -> Vec<u32> {
+    /// Finds the live descendants of a program that has ended by itself: they continue if it is
+    /// detached, and are ended now if not. Returns the ones still alive.
+    async fn after_end(&mut self, is_detached: bool) -> Vec<u32> {
         let mut wanted = self.wanted();
         wanted.session = Some(self.root.pid);
-        let alive = match self.owner {
-            ProcessOwner::Call(_) => tree::end(wanted, self.shared.grace, &self.shared.clock).await,
-            ProcessOwner::Step(..) | ProcessOwner::Service(_) => tree::look(&mut wanted).await,
+        let alive = match is_detached {
+            false => tree::end(wanted, self.shared.grace, &self.shared.clock).await,
+            true => tree::look(&mut wanted).await,
         };
         self.shared.now_knows(self.owner, &alive);
         numbers(&alive)
@@ -370,7 +410,11 @@ impl ProcessesInner {
         self.has_started.load(Ordering::SeqCst)
     }
 
-    fn knows(&self, owner: ProcessOwner, alive: impl IntoIterator<Item = ProcessIdentity>) {
+    pub(super) fn knows(
+        &self,
+        owner: ProcessOwner,
+        alive: impl IntoIterator<Item = ProcessIdentity>,
+    ) {
         let mut known = self.lock();
         let own = match owner {
             ProcessOwner::Step(run, step) => known.runs.entry(run).or_default().entry(step),
@@ -383,7 +427,7 @@ impl ProcessesInner {
     }
 
     /// Replaces the known processes of `owner` by `alive`. A run that has ended is not added again.
-    fn now_knows(&self, owner: ProcessOwner, alive: &[ProcessIdentity]) {
+    pub(super) fn now_knows(&self, owner: ProcessOwner, alive: &[ProcessIdentity]) {
         let mut known = self.lock();
         let own: HashSet<ProcessIdentity> = alive.iter().copied().collect();
         match owner {
@@ -435,7 +479,7 @@ pub(super) fn ending(status: ExitStatus) -> ExitReason {
     }
 }
 
-fn refusal(file: &str, fault: &io::Error) -> String {
+pub(super) fn refusal(file: &str, fault: &io::Error) -> String {
     match fault.kind() {
         io::ErrorKind::ArgumentListTooLong => format!(
             "{file} cannot be started: its arguments exceed the system limit; pass long \

@@ -36,6 +36,7 @@ impl Stage {
             grace,
             max_output: 4 << 20,
             descriptors: None,
+            keepers: None,
         };
         Stage {
             processes: Processes::new(options, clock.clone()),
@@ -53,12 +54,15 @@ impl Stage {
             input: ProgramInput::Nothing,
             time: Some(PATIENCE),
             keep: 64 * 1024,
+            detach: true,
         }
     }
 
     async fn run(&self, program: Program) -> Finished {
         let step = StepId(self.clock.new_id());
-        let finished = self.processes.run(self.run, step, program, |_| {});
+        let finished = self
+            .processes
+            .run(ProgramStep::first(self.run, step), program, |_| {});
         finished.await.unwrap()
     }
 
@@ -191,8 +195,14 @@ async fn what_cannot_be_started_says_why() {
         let mut program = stage.program("");
         program.argv = argv;
         program.folder = folder.to_owned();
-        let started = stage.processes.run(stage.run, step, program, |_| {});
-        async { started.await.unwrap_err() }
+        let step = ProgramStep::first(stage.run, step);
+        let started = stage.processes.run(step, program, |_| {});
+        async {
+            match started.await.unwrap_err() {
+                ProgramFault::NotStarted(why) => why,
+                lost => panic!("{lost:?}"),
+            }
+        }
     };
     let here = stage.folder.path();
     let why = refused(vec!["no-such-program".to_owned()], here).await;
@@ -258,7 +268,8 @@ async fn g13_1_dropping_the_call_ends_the_whole_tree() {
     let step = StepId(stage.clock.new_id());
     let processes = stage.processes.clone();
     let (run, program) = (stage.run, stage.program(&line));
-    let call = tokio::spawn(async move { processes.run(run, step, program, |_| {}).await });
+    let step = ProgramStep::first(run, step);
+    let call = tokio::spawn(async move { processes.run(step, program, |_| {}).await });
     let pids = until(|| {
         let text = std::fs::read_to_string(stage.folder.path().join("pids")).ok()?;
         (text.lines().count() == 2 && text.ends_with('\n')).then(|| pids(&text))
@@ -287,6 +298,17 @@ async fn g13_2_a_call_returns_when_its_own_process_ends_although_others_hold_the
     assert!(finished.remaining.iter().all(|pid| !is_alive(*pid)));
     // A second call has nothing to end.
     assert_eq!(stage.processes.end_run(stage.run).await, [0; 0]);
+}
+
+#[tokio::test]
+async fn what_is_left_of_a_program_that_is_not_detached_ends_with_it() {
+    let stage = Stage::new();
+    let mut program = stage.program(&format!("setsid sleep {LONG} & echo $!"));
+    program.detach = false;
+    let finished = stage.run(program).await;
+    assert_eq!(finished.ending, ExitReason::Exited(0));
+    assert_eq!(finished.remaining, [0; 0]);
+    assert!(!is_alive(pids(&finished.stdout.text())[0]));
 }
 
 #[tokio::test]
@@ -373,13 +395,24 @@ async fn what_an_earlier_life_has_left_is_known_by_its_marks() {
             grace: Duration::ZERO,
             max_output: 1,
             descriptors: None,
+            keepers: None,
         };
         Processes::new(options, stage.clock.clone())
     };
     // A daemon with another state folder, then a restarted daemon with this one.
-    assert_eq!(life(Path::new("/elsewhere")).end_leftovers().await, [0; 0]);
+    assert_eq!(
+        life(Path::new("/elsewhere"))
+            .end_leftovers(HashSet::new())
+            .await,
+        [0; 0]
+    );
     assert!(is_alive(pids[0]));
-    assert_eq!(life(stage.folder.path()).end_leftovers().await, pids);
+    assert_eq!(
+        life(stage.folder.path())
+            .end_leftovers(HashSet::new())
+            .await,
+        pids
+    );
     assert!(!is_alive(pids[0]));
 }
 
@@ -388,9 +421,11 @@ async fn g13_5_no_zombie_is_left() {
     let stage = Stage::new();
     let step = || StepId(Uuid::from_u128(7));
     for _ in 0..5 {
-        let finished = stage
-            .processes
-            .run(stage.run, step(), stage.program("true"), |_| {});
+        let finished = stage.processes.run(
+            ProgramStep::first(stage.run, step()),
+            stage.program("true"),
+            |_| {},
+        );
         finished.await.unwrap();
     }
     let (_, pids) = stage.time_over(&format!("echo $$; sleep {LONG}")).await;

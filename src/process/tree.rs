@@ -32,6 +32,60 @@ pub(super) struct ProcessQuery {
     pub whose: MarkFilter,
     /// The earliest start time; processes that are certainly older never belong to it.
     pub since: u64,
+    /// The living keepers of programs, which treat their own descendants.
+    pub keepers: HashSet<ProcessIdentity>,
+    /// How keepers and their descendants are treated.
+    pub kept: KeptProcesses,
+    /// The children of this process belong to it: for a keeper, which has no others.
+    pub own_children: bool,
+}
+
+/// How a query treats the keepers that it names, and their descendants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum KeptProcesses {
+    /// A keeper ends its own descendants on SIGTERM: they get SIGKILL alone, after the grace period.
+    #[default]
+    EndedByKeeper,
+    /// None of them belongs to the query.
+    Spared,
+}
+
+impl ProcessQuery {
+    /// A query for the processes with the marks of `whose`.
+    pub(super) fn marked(whose: MarkFilter) -> Self {
+        ProcessQuery {
+            known: HashSet::new(),
+            session: None,
+            whose,
+            since: 0,
+            keepers: HashSet::new(),
+            kept: KeptProcesses::default(),
+            own_children: false,
+        }
+    }
+}
+
+/// A process that belongs to a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Member {
+    id: ProcessIdentity,
+    /// It is a descendant of a keeper.
+    is_kept: bool,
+}
+
+/// The pids of the descendants of `keepers` in `rows`, and of the keepers themselves.
+fn trees_of(keepers: &HashSet<ProcessIdentity>, rows: &[ProcessEntry]) -> HashSet<u32> {
+    let own = rows.iter().filter(|row| keepers.contains(&row.id));
+    let mut kept: HashSet<u32> = own.map(|row| row.id.pid).collect();
+    loop {
+        let before = kept.len();
+        let below = rows.iter().filter(|row| kept.contains(&row.parent));
+        let below: Vec<u32> = below.map(|row| row.id.pid).collect();
+        kept.extend(below);
+        if kept.len() == before {
+            return kept;
+        }
+    }
 }
 
 /// Selects the live processes of `rows` that belong to `wanted`: known ones, those with its marks,
@@ -41,7 +95,12 @@ fn members(
     wanted: &ProcessQuery,
     me: u32,
     is_marked: impl Fn(u32) -> bool,
-) -> Vec<ProcessIdentity> {
+) -> Vec<Member> {
+    let kept = match wanted.keepers.is_empty() {
+        true => HashSet::new(),
+        false => trees_of(&wanted.keepers, rows),
+    };
+    let is_spared = |pid: u32| wanted.kept == KeptProcesses::Spared && kept.contains(&pid);
     let own_session = rows
         .iter()
         .find(|row| row.id.pid == me)
@@ -49,6 +108,7 @@ fn members(
     let candidates: Vec<&ProcessEntry> = rows
         .iter()
         .filter(|row| row.id.pid != me && row.id.pid != 1 && !row.id.is_older_than(wanted.since))
+        .filter(|row| !is_spared(row.id.pid))
         .collect();
     let mut inside: HashSet<u32> = HashSet::new();
     let mut sessions: HashSet<u32> = wanted.session.into_iter().collect();
@@ -61,6 +121,7 @@ fn members(
             }
             let belongs = wanted.known.contains(&row.id)
                 || inside.contains(&row.parent)
+                || wanted.own_children && row.parent == me
                 || sessions.contains(&row.session);
             // Only checked in the first pass: it is the only check that reads a file.
             if belongs || (before == 0 && !row.is_zombie && is_marked(pid)) {
@@ -79,26 +140,35 @@ fn members(
     candidates
         .into_iter()
         .filter(|row| inside.contains(&row.id.pid) && !row.is_zombie)
-        .map(|row| row.id)
+        .map(|row| Member {
+            id: row.id,
+            is_kept: kept.contains(&row.id.pid) && !wanted.keepers.contains(&row.id),
+        })
         .collect()
 }
 
 /// Finds the live processes that belong to `wanted`, and adds them to its known ones.
 pub(super) async fn look(wanted: &mut ProcessQuery) -> Vec<ProcessIdentity> {
+    let found = scan(wanted).await;
+    found.into_iter().map(|member| member.id).collect()
+}
+
+async fn scan(wanted: &mut ProcessQuery) -> Vec<Member> {
     let asked = wanted.clone();
     let looking = tokio::task::spawn_blocking(move || {
         let (rows, me) = (table::all(), std::process::id());
         if rows.iter().all(|row| row.id.pid != me) {
             // The process table is not readable: processes may be alive as long as their end was
             // not seen.
-            return asked.known.into_iter().collect();
+            let alive = asked.known.into_iter();
+            return alive.map(|id| Member { id, is_kept: false }).collect();
         }
         let is_marked = |pid| table::is_marked(pid, &asked.whose);
         members(&rows, &asked, me, is_marked)
     });
     // The scan fails only if the runtime shuts down, and then no task waits for it.
     let alive = looking.await.unwrap_or_default();
-    wanted.known.extend(&alive);
+    wanted.known.extend(alive.iter().map(|member| member.id));
     alive
 }
 
@@ -113,15 +183,19 @@ pub(super) async fn end(
     let mut asked: HashSet<ProcessIdentity> = HashSet::new();
     let mut pause = FIRST_PAUSE;
     loop {
-        let alive = look(&mut wanted).await;
+        let alive = scan(&mut wanted).await;
         let spent = clock.monotonic().saturating_sub(begun);
         if alive.is_empty() || spent >= grace + LAST_LOOKS {
-            return alive;
+            return alive.into_iter().map(|member| member.id).collect();
         }
-        for process in alive {
+        for Member {
+            id: process,
+            is_kept,
+        } in alive
+        {
             if spent >= grace {
                 table::signal(process, Signal::KILL);
-            } else if asked.insert(process) {
+            } else if !is_kept && asked.insert(process) {
                 table::signal(process, Signal::TERM);
                 // A stopped process handles SIGTERM only after it is continued.
                 table::signal(process, Signal::CONT);
@@ -156,15 +230,47 @@ mod tests {
                     start: 100,
                 })
                 .collect(),
-            session: None,
-            whose: MarkFilter::Run(RunId(Uuid::from_u128(1))),
             since: 100,
+            ..ProcessQuery::marked(MarkFilter::Run(RunId(Uuid::from_u128(1))))
         }
     }
 
     fn pids(rows: &[ProcessEntry], wanted: &ProcessQuery, marked: &[u32]) -> Vec<u32> {
         let found = members(rows, wanted, 10, |pid| marked.contains(&pid));
-        found.into_iter().map(|process| process.pid).collect()
+        found.into_iter().map(|process| process.id.pid).collect()
+    }
+
+    #[test]
+    fn a_keeper_ends_its_own_descendants_or_all_of_them_are_spared() {
+        let rows = [
+            row(10, 1, 10),
+            // A keeper that an earlier process has started, its program, and what has left both.
+            row(20, 1, 20),
+            row(21, 20, 20),
+            row(22, 21, 22),
+            row(23, 20, 23),
+            // A process of the same run that no keeper treats.
+            row(30, 1, 30),
+        ];
+        let mut wanted = wanted(&[20]);
+        wanted.keepers = HashSet::from([rows[1].id]);
+        let found = members(&rows, &wanted, 10, |pid| pid == 30);
+        let found: Vec<(u32, bool)> = found
+            .into_iter()
+            .map(|member| (member.id.pid, member.is_kept))
+            .collect();
+        let expected = [(20, false), (21, true), (22, true), (23, true), (30, false)];
+        assert_eq!(found, expected);
+        wanted.kept = KeptProcesses::Spared;
+        assert_eq!(pids(&rows, &wanted, &[20, 21, 30]), [30]);
+        // The keeper itself finds all that it started, without marks.
+        let own = ProcessQuery {
+            own_children: true,
+            ..ProcessQuery::marked(wanted.whose)
+        };
+        let found = members(&rows, &own, 20, |_| false);
+        let found: Vec<u32> = found.into_iter().map(|member| member.id.pid).collect();
+        assert_eq!(found, [21, 22, 23]);
     }
 
     #[test]

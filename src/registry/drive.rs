@@ -31,7 +31,7 @@ use crate::contract::runner::{DiscardSink, Next, StepOutcome, TextSink};
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, StepId};
-use crate::kernel::run::step::{Step, StepState};
+use crate::kernel::run::step::{EffectClass, Step, StepState};
 use crate::kernel::run::{Run, RunState};
 use crate::registry::drive::admit::admit;
 use crate::registry::drive::redact::{Redacted, redact};
@@ -274,7 +274,8 @@ impl Drive<'_> {
                     }
                     if !parking {
                         self.perform(&mut performing, steps);
-                    } else if performing.is_empty() {
+                    } else if self.may_park() {
+                        drop(performing);
                         return self.park().await;
                     }
                 }
@@ -286,6 +287,10 @@ impl Drive<'_> {
                 () = inner.drained(), if !parking => {
                     // Steps in flight may finish; nothing new begins.
                     parking = true;
+                    if self.may_park() {
+                        drop(performing);
+                        return self.park().await;
+                    }
                 }
                 () = sleep(limit, pause) => {
                     if self.conclude(Conclusion::TimedOut).await {
@@ -297,6 +302,12 @@ impl Drive<'_> {
                 }
             }
         }
+    }
+
+    /// True if all steps in flight go on without this process, which then need not wait for them.
+    fn may_park(&self) -> bool {
+        let mut steps = self.view.steps.iter();
+        steps.all(|step| step.effect == EffectClass::Kept || !self.in_flight.contains(&step.id))
     }
 
     /// Begins the steps that waited for an approval or for environment values and may start now.
@@ -340,6 +351,10 @@ impl Drive<'_> {
                     Err(fault) => return (step, Err(fault)),
                 }
                 if step.effect.is_once() && step.state == StepState::Intended {
+                    if step.effect == EffectClass::Kept {
+                        inner.runner.prepare(&view, &step);
+                        reach("drive.prepared");
+                    }
                     let begin = BeginEffect {
                         run: step.run,
                         step: step.seq,
@@ -440,11 +455,12 @@ impl Drive<'_> {
 
     /// Handles a stopped executor: the run ends, or continues later if a drain cut it off.
     async fn stopped(&self) -> DriveEnd {
-        // The run may only be reported as stopped when its child processes have stopped as well.
-        let left = self.inner.processes.end_run(self.view.run.id).await;
         if self.view.run.cancel.is_none() && self.inner.drains.is_under_way() {
+            // Its programs go on.
             return DriveEnd::CutOff;
         }
+        // The run may only be reported as stopped when its child processes have stopped as well.
+        let left = self.inner.processes.end_run(self.view.run.id).await;
         if self.conclude(Conclusion::ExecutorGone { left }).await {
             DriveEnd::Moved
         } else {

@@ -28,6 +28,7 @@ use crate::registry::upkeep::compare::Suspects;
 use crate::registry::upkeep::drain::{ActiveDrain, DrainTimer};
 use crate::registry::upkeep::sweeps::Sweeper;
 use crate::registry::upkeep::timers::{Settling, WaitTimers};
+use crate::store::tables::runs;
 use crate::telemetry::metrics::metrics;
 
 /// Messages from the registry's tasks to the loop.
@@ -346,8 +347,14 @@ impl ServiceLoop {
                     () = inner.drained() => {}
                 }
             }
-            // The processes of its steps must have stopped before the steps are recovered.
-            inner.processes.end_run(run).await;
+            let row = inner
+                .store
+                .read_for_registry(move |tx| runs::get(tx, run))
+                .await;
+            if row.is_ok_and(|row| row.is_some_and(|row| row.cancel.is_some())) {
+                // It ends now, and nothing of it may run any more. Programs of others go on.
+                inner.processes.end_run(run).await;
+            }
             if !warnings.is_empty() {
                 let command = WarnRun { run, warnings };
                 if let Err(fault) = inner.store.submit_waiting(command).await {

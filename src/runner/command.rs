@@ -1,9 +1,11 @@
 //! Runs of agents that are programs: the program gets the task, and its output is the answer.
-//! Whether it may be started twice is unknown, so it is one step that is never repeated: a run that
-//! loses its program in the middle ends as uncertain.
+//! Whether it may be started twice is unknown, so it is one step that is never repeated. A keeper
+//! runs the program, so it goes on while the daemon is down; only a run whose keeper was lost ends as
+//! uncertain.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -21,7 +23,10 @@ use crate::kernel::run::RunError;
 use crate::kernel::run::step::{EffectClass, Intent, Step, StepKind, StepState};
 use crate::kernel::session::message::{Block, Role, plain_text};
 use crate::kernel::text::{preview, storable};
-use crate::process::{ExitReason, Finished, Processes, Program, ProgramInput, signal_name};
+use crate::kernel::time::Timestamp;
+use crate::process::{
+    ExitReason, Finished, Processes, Program, ProgramFault, ProgramInput, ProgramStep, signal_name,
+};
 use crate::tool;
 
 /// Bytes of the program's last output that are included in its failure.
@@ -59,7 +64,7 @@ impl CommandRunner {
             tool: None,
             tool_call: None,
             asked_by: None,
-            effect: EffectClass::Once,
+            effect: EffectClass::Kept,
             input: Value::Null,
             params_summary: Some(preview(&command.argv.join(" "), SUMMARY_LIMIT)),
             context: None,
@@ -95,6 +100,7 @@ impl CommandRunner {
             // The run's own time limit applies.
             time: None,
             keep: usize::try_from(command.output_limit).unwrap_or(usize::MAX),
+            detach: false,
         }
     }
 }
@@ -156,6 +162,10 @@ impl Runner for CommandRunner {
         }))
     }
 
+    fn prepare(&self, _: &RunView, step: &Step) {
+        self.processes.prepare(step.run, step.id);
+    }
+
     fn stored(&self, _: StepId) {}
 
     fn ended(&self, _: RunId) -> BoxFuture<'static, Vec<String>> {
@@ -191,15 +201,31 @@ impl Runner for CommandRunner {
                     }
                 }
             };
-            let processes = &runner.processes;
-            match processes.run(step.run, step.id, program, heard).await {
+            let now = runner.clock.moment().steady;
+            let of_step = program_step(&view, &step, now);
+            match runner.processes.run(of_step, program, heard).await {
                 Ok(finished) => outcome(&finished),
-                Err(why) => {
+                Err(ProgramFault::NotStarted(why)) => {
                     let message = format!("the program was not started: {why}");
                     StepOutcome::failed(RunError::new("command", message))
                 }
+                // Carried out again, the program begins anew.
+                Err(ProgramFault::Lost(why)) => StepOutcome::Uncertain {
+                    why,
+                    is_final: true,
+                },
             }
         })
+    }
+}
+
+/// What a program of this step needs to know; `now` is the steady time.
+pub(super) fn program_step(view: &RunView, step: &Step, now: Timestamp) -> ProgramStep {
+    ProgramStep {
+        run: step.run,
+        step: step.id,
+        may_have_begun: step.state == StepState::Started,
+        run_time: view.run.remaining_at(now).map(Duration::from_millis),
     }
 }
 
@@ -251,6 +277,17 @@ fn outcome(finished: &Finished) -> StepOutcome {
             format!("ended for writing more than {most} bytes (process.output_limit)"),
         ),
         ExitReason::TimedOut => failed("timeout", "its time limit passed".to_owned()),
+        ExitReason::Stopped => failed(
+            "stopped",
+            "ended because its keeper received SIGTERM".to_owned(),
+        ),
+        ExitReason::Orphaned(after) => failed(
+            "orphaned",
+            format!(
+                "ended because no daemon ran for {} (process.orphan_max)",
+                humantime::format_duration(after)
+            ),
+        ),
     }
 }
 

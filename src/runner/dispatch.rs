@@ -45,6 +45,10 @@ impl Runner for Runners {
         }
     }
 
+    fn prepare(&self, view: &RunView, step: &Step) {
+        self.of(view).prepare(view, step);
+    }
+
     fn stored(&self, step: StepId) {
         self.turn.stored(step);
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::command::program_step;
 use super::compact::too_long;
 use super::memory;
 use super::plan::{cut_of, node_of};
@@ -161,6 +162,7 @@ impl TurnRunner {
             arguments: &step.input,
             links: &definition.linked_agents,
             nodes: node_context(view, step, pinned),
+            program: program_step(view, step, self.clock.moment().steady),
         });
         let is_there = pinned.is_some();
         let (name, limit) = (name.to_owned(), self.options.borrow().tool_timeout);
@@ -231,6 +233,7 @@ impl TurnRunner {
             arguments: &step.input,
             links: &definition.linked_agents,
             nodes: node_context(view, step, Some(tool)),
+            program: program_step(view, step, self.clock.moment().steady),
         };
         let call = self.tools.call(call);
         match tokio::time::timeout(limit, call).await {

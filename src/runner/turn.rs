@@ -273,6 +273,13 @@ impl Runner for TurnRunner {
         })
     }
 
+    fn prepare(&self, view: &RunView, step: &Step) {
+        let name = step.tool.as_deref().unwrap_or_default();
+        if node_of_tool(view, name).is_none() {
+            self.tools.prepare(name, step.run, step.id);
+        }
+    }
+
     fn stored(&self, step: StepId) {
         self.tools.stored(step);
     }

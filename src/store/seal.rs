@@ -21,6 +21,11 @@ impl Seal {
         Seal(key)
     }
 
+    /// A key for another purpose, which names it uniquely; this key cannot be derived from it.
+    pub fn key_for(&self, purpose: &'static str) -> [u8; 32] {
+        blake3::derive_key(purpose, &self.0)
+    }
+
     /// Encrypts the value of `name` of a run: a fresh nonce, then the ciphertext, which opens only
     /// with this key, for that name of that run.
     pub fn close(&self, run: RunId, name: &str, value: &Secret) -> Result<Vec<u8>, Fault> {

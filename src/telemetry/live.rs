@@ -35,6 +35,8 @@ pub struct LiveGauges {
     pub free_bytes: Option<u64>,
     /// Watchers that check their folders at intervals, because file events are unavailable.
     pub polling_watchers: u64,
+    /// Programs of runs that go on while no daemon runs.
+    pub keepers: u64,
 }
 
 /// The use of one lane.
@@ -84,6 +86,7 @@ pub(super) struct LiveSeries {
     newest_backup: Decimal,
     free_bytes: Gauge,
     polling_watchers: Gauge,
+    keepers: Gauge,
     resident: Gauge,
     processor: Counter<f64, AtomicU64>,
     open_files: Gauge,
@@ -154,6 +157,11 @@ impl LiveSeries {
             "Watchers that check folders at intervals, because file events are unavailable",
             self.polling_watchers.clone(),
         );
+        list.register(
+            "abide_keepers",
+            "Programs of runs that go on while no daemon runs",
+            self.keepers.clone(),
+        );
         self.list_process(list);
     }
 
@@ -210,6 +218,7 @@ impl LiveSeries {
         self.newest_backup.set(seconds(live.newest_backup_ms));
         self.free_bytes.set(whole(live.free_bytes.unwrap_or(0)));
         self.polling_watchers.set(whole(live.polling_watchers));
+        self.keepers.set(whole(live.keepers));
         let process = process::usage();
         self.resident.set(whole(process.resident_bytes));
         self.open_files.set(whole(process.open_files));

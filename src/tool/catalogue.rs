@@ -31,6 +31,7 @@ use crate::file_work::TOOLS;
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::policy::gate::{Decision, Rights, Subject};
 use crate::kernel::run::step::EffectClass;
+use crate::process::ProgramStep;
 use crate::tool::fetch::address::Private;
 use crate::tool::files::workspace::LedTo;
 use crate::tool::files::{definition_files, edit, glob, grep, list, preview, read, write};
@@ -76,6 +77,8 @@ pub struct Call<'a> {
     pub links: &'a [Link],
     /// What a call on a node needs to know.
     pub nodes: NodeContext<'a>,
+    /// What a program of the call needs to know of its step.
+    pub program: ProgramStep,
 }
 
 impl Call<'_> {
@@ -354,6 +357,13 @@ impl Catalogue {
         }
     }
 
+    /// Prepares a call of this tool on this machine, before it is stored that its step begins.
+    pub fn prepare(&self, name: &str, run: RunId, step: StepId) {
+        if let Some(ToolAction::Shell(shell)) = self.get(name).map(|tool| &tool.action) {
+            shell.processes.prepare(run, step);
+        }
+    }
+
     /// The outcome of this step is stored: a node may forget its call.
     pub fn stored(&self, step: StepId) {
         self.nodes.stored(step);
@@ -402,12 +412,10 @@ impl Catalogue {
             }
             ToolAction::Shell(shell) => {
                 let (shell, variables) = (shell.clone(), environment.variables.clone());
-                let opening = self.opened(call.root);
+                let (opening, program) = (self.opened(call.root), call.program);
                 Box::pin(async move {
                     match opening.await {
-                        Ok(workspace) => {
-                            Called::Done(shell.call(site, workspace, variables, arguments).await)
-                        }
+                        Ok(workspace) => shell.call(program, workspace, variables, arguments).await,
                         Err(unopened) => unopened.into(),
                     }
                 })

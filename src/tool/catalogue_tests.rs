@@ -270,11 +270,16 @@ async fn called(catalogue: &Catalogue, tool: &str, root: &Path, arguments: Value
         arguments: &arguments,
         links: &[],
         nodes: NodeContext::default(),
+        program: program_step(),
     };
     match catalogue.call(call).await {
         Called::Done(output) => output,
         other => panic!("{tool}: {other:?}"),
     }
+}
+
+fn program_step() -> ProgramStep {
+    ProgramStep::first(site().run, site().id)
 }
 
 fn site() -> Site {
@@ -321,6 +326,7 @@ async fn the_gate_looks_at_where_a_path_leads() {
             environment: &RunEnvironment::default(),
             links: &[],
             nodes: NodeContext::default(),
+            program: program_step(),
         };
         catalogue.admit(call).await
     };
@@ -372,6 +378,7 @@ async fn a_call_touches_what_was_judged_whatever_becomes_of_the_links() {
             environment: &RunEnvironment::default(),
             links: &[],
             nodes: NodeContext::default(),
+            program: program_step(),
         };
         assert_eq!(catalogue.admit(call).await, Admission::Allowed);
         lead("secrets");
@@ -416,6 +423,7 @@ async fn a_workspace_that_has_become_a_link_is_not_entered() {
             environment: &RunEnvironment::default(),
             links: &[],
             nodes: NodeContext::default(),
+            program: program_step(),
         };
         match catalogue.call(call).await {
             Called::Gone(why) => assert!(why.contains("was replaced by a link"), "{why}"),
@@ -460,6 +468,7 @@ async fn no_rule_lets_a_tool_write_what_defines_agents_by_itself() {
                 environment: &RunEnvironment::default(),
                 links: &[],
                 nodes: NodeContext::default(),
+                program: program_step(),
             };
             catalogue.admit(call).await
         };
@@ -527,6 +536,7 @@ fn the_schemas_of_all_tools_stay_as_they_are() {
         grace: std::time::Duration::from_secs(1),
         max_output: 1,
         descriptors: None,
+        keepers: None,
     };
     let shell = Shell {
         processes: crate::process::Processes::new(processes, crate::clock::Clock::system()),

@@ -296,6 +296,10 @@ impl NodeTools {
             }
             NodeTool::Shell => {
                 let given: ShellToolArgs = parse(arguments)?;
+                if given.detach == Some(true) {
+                    let why = "detach: a command on a node ends with all that it has started";
+                    return Err(why.to_owned());
+                }
                 let argv = ["/bin/sh", "-c", &given.command].map(str::to_owned);
                 check_argv(&argv)?;
                 let node = context.on.unwrap_or_default().to_owned();

@@ -1,5 +1,6 @@
 //! The tool `shell`: runs a command line in the workspace. It has effects, so a call is never
-//! repeated automatically: a call that a kill interrupts is reported to the model as uncertain.
+//! repeated automatically. A keeper runs the command, so it goes on while the daemon is down; only a
+//! command whose keeper was lost is reported to the model as uncertain.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -12,14 +13,15 @@ use serde_json::Value;
 use super::arguments::{BoundedCount, NonEmptyText, parse};
 use super::built_in::{BuiltIn, ToolAction};
 use super::registry_tool::ms;
-use super::{Aim, ToolOutput, Workspace};
+use super::{Aim, Called, ToolOutput, Workspace};
 use crate::contract::BoxFuture;
-use crate::contract::delegate::Site;
 use crate::file_work::TOOLS;
 use crate::kernel::policy::env::Environment;
 use crate::kernel::policy::gate::Decision;
 use crate::kernel::run::step::EffectClass;
-use crate::process::{ExitReason, Finished, Processes, Program, ProgramInput, signal_name};
+use crate::process::{
+    ExitReason, Finished, Processes, Program, ProgramFault, ProgramInput, ProgramStep, signal_name,
+};
 
 /// The maximum number of bytes kept of each stream; both and the notes fit into one result.
 pub(super) const KEEP: usize = 30 * 1024;
@@ -28,7 +30,7 @@ pub(super) const KEEP: usize = 30 * 1024;
 pub(super) const LONGEST: usize = 3600;
 
 /// Runs a command line with /bin/sh in the workspace and returns its exit status and output.
-/// Processes that it leaves running in the background are ended when your run ends.
+/// Processes that it leaves running in the background are ended with it, unless you set detach.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ShellToolArgs {
@@ -38,6 +40,8 @@ pub(super) struct ShellToolArgs {
     pub(super) timeout: Option<BoundedCount<1, LONGEST>>,
     /// The folder to run it in, within the workspace. Default: the workspace folder.
     pub(super) cwd: Option<NonEmptyText>,
+    /// Leave background processes, such as a server, running until your run ends.
+    pub(super) detach: Option<bool>,
     /// The purpose in a few words, shown to people.
     #[serde(rename = "note")]
     _note: Option<NonEmptyText>,
@@ -58,20 +62,21 @@ impl Shell {
         BuiltIn {
             aim: Aim::Command("command"),
             default: Decision::Ask,
-            ..BuiltIn::new::<ShellToolArgs>("shell", EffectClass::Once, ToolAction::Shell(self))
+            ..BuiltIn::new::<ShellToolArgs>("shell", EffectClass::Kept, ToolAction::Shell(self))
         }
     }
 
-    /// Runs a command in this environment. Dropping the future ends it with all its descendants.
+    /// Runs a command in this environment, or follows the one that runs for the step. Dropping the
+    /// future leaves it running; the end of its run ends it with all its descendants.
     pub(super) fn call(
         &self,
-        site: Site,
+        step: ProgramStep,
         workspace: Workspace,
         environment: Environment,
         arguments: Value,
-    ) -> BoxFuture<'static, ToolOutput> {
-        let refused = |text: String| -> BoxFuture<'static, ToolOutput> {
-            Box::pin(std::future::ready(ToolOutput::error(text)))
+    ) -> BoxFuture<'static, Called> {
+        let refused = |text: String| -> BoxFuture<'static, Called> {
+            Box::pin(std::future::ready(Called::Done(ToolOutput::error(text))))
         };
         let given: ShellToolArgs = match parse(arguments) {
             Ok(given) => given,
@@ -93,7 +98,7 @@ impl Shell {
                 .await;
             let folder = match folder.unwrap_or_else(|busy| Err(busy.to_string())) {
                 Ok(folder) => folder,
-                Err(text) => return ToolOutput::error(text),
+                Err(text) => return Called::Done(ToolOutput::error(text)),
             };
             let program = Program {
                 argv,
@@ -102,11 +107,22 @@ impl Shell {
                 input: ProgramInput::Nothing,
                 time: Some(time),
                 keep: KEEP,
+                detach: given.detach.unwrap_or_default(),
             };
-            match processes.run(site.run, site.id, program, |_| {}).await {
+            let output = match processes.run(step, program, |_| {}).await {
                 Ok(finished) => to_output(&finished, time),
-                Err(why) => ToolOutput::error(format!("the command was not started: {why}")),
-            }
+                Err(ProgramFault::NotStarted(why)) => {
+                    ToolOutput::error(format!("the command was not started: {why}"))
+                }
+                Err(ProgramFault::Lost(why)) => {
+                    // Carried out again, the command begins anew.
+                    return Called::Uncertain {
+                        why,
+                        is_final: true,
+                    };
+                }
+            };
+            Called::Done(output)
         })
     }
 }
@@ -137,23 +153,32 @@ fn to_output(finished: &Finished, time: Duration) -> ToolOutput {
             let why = format!("too much output: it wrote more than {most} bytes");
             (why, true)
         }
+        ExitReason::Stopped => {
+            let why = "stopped: its keeper was told to end it (SIGTERM)";
+            (why.to_owned(), true)
+        }
+        ExitReason::Orphaned(after) => {
+            let after = humantime::format_duration(after);
+            let why = format!("stopped: no daemon ran for {after} (process.orphan_max)");
+            (why, true)
+        }
     };
     let numbers: Vec<String> = finished.remaining.iter().map(u32::to_string).collect();
     let numbers = numbers.join(", ");
     match finished.ending {
-        ExitReason::TimedOut | ExitReason::OutputLimit(_) if numbers.is_empty() => {
+        ExitReason::Exited(_) | ExitReason::Signal(_) if numbers.is_empty() => {}
+        ExitReason::Exited(_) | ExitReason::Signal(_) => {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "; still running in the background: {numbers}");
+        }
+        _ if numbers.is_empty() => {
             text.push_str("; it was stopped with everything that it had started");
         }
-        ExitReason::TimedOut | ExitReason::OutputLimit(_) => {
-            // Writing to a String cannot fail.
+        _ => {
             let _ = write!(
                 text,
                 "; it could not be stopped: processes {numbers} are still running"
             );
-        }
-        _ if numbers.is_empty() => {}
-        _ => {
-            let _ = write!(text, "; still running in the background: {numbers}");
         }
     }
     for (name, stream) in [("stdout", &finished.stdout), ("stderr", &finished.stderr)] {

@@ -25,6 +25,7 @@ impl Stage {
             grace: Duration::from_millis(200),
             max_output: 1 << 20,
             descriptors: None,
+            keepers: None,
         };
         let shell = Shell {
             processes: Processes::new(options, Clock::system()),
@@ -34,18 +35,15 @@ impl Stage {
     }
 
     async fn call(&self, arguments: Value) -> ToolOutput {
-        let site = Site {
-            run: RunId(Uuid::from_u128(1)),
-            id: StepId(Clock::system().new_id()),
-            step: 1,
-            attempt: 1,
-        };
+        let run = RunId(Uuid::from_u128(1));
+        let step = ProgramStep::first(run, StepId(Clock::system().new_id()));
         let environment = Environment::base(std::env::vars_os(), &[]);
         let workspace = Workspace::open(&self.folder.path().join("work"), &[]).unwrap();
-        self.shell
-            .call(site, workspace, environment, arguments)
-            .await
-            .storable()
+        let called = self.shell.call(step, workspace, environment, arguments);
+        match called.await {
+            Called::Done(output) => output.storable(),
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -98,6 +96,9 @@ async fn g13_4_a_time_out_says_that_it_was_stopped_once_nothing_is_left() {
 async fn what_goes_on_in_the_background_is_told() {
     let stage = Stage::new();
     let output = stage.call(json!({ "command": "sleep 4000 &" })).await;
+    assert_eq!(output, ToolOutput::text("exit status 0"));
+    let detached = json!({ "command": "sleep 4000 &", "detach": true });
+    let output = stage.call(detached).await;
     assert!(!output.is_error);
     let told = "exit status 0; still running in the background: ";
     assert!(output.text.starts_with(told), "{}", output.text);

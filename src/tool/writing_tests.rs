@@ -67,6 +67,7 @@ impl Place {
             environment: &RunEnvironment::default(),
             links: &[],
             nodes: NodeContext::default(),
+            program: crate::process::ProgramStep::first(site.run, site.id),
         };
         match self.catalogue.call(call).await {
             Called::Done(output) => output,

@@ -8,7 +8,7 @@ use super::input::DrainTimeout;
 use super::method::no_params;
 use super::shapes::Word;
 use crate::contract::control::Then;
-use crate::kernel::ids::BootId;
+use crate::kernel::ids::{BootId, RunId, StepId};
 use crate::kernel::scope::Scope;
 use crate::kernel::time::Timestamp;
 
@@ -184,11 +184,24 @@ pub struct Status {
     /// Program of the running daemon; absent if its file is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<RunningProgram>,
+    /// Programs of runs that go on while no daemon runs, until their limits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_programs: Vec<KeptProgram>,
     /// Load of each lane; the last entry is `global`, the sum of all lanes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lanes: Vec<LaneUse>,
     /// Counts of live objects.
     pub counts: Counts,
+}
+
+/// A program of a run that goes on while no daemon runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KeptProgram {
+    /// The run.
+    pub run_id: RunId,
+    /// The step that started it.
+    pub step_id: StepId,
 }
 
 /// The newest backup of the store.

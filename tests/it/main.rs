@@ -54,6 +54,7 @@ mod home;
 mod house;
 mod invariants;
 mod isolated;
+mod keepers;
 mod kills;
 mod licences;
 mod limits;

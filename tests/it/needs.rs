@@ -83,6 +83,7 @@ async fn waiting(place: &Place) -> (Daemon, Vec<(String, &'static str, &'static 
     })
     .await;
     daemon.kill().await;
+    place.kill_keepers().await;
     let daemon = place.start().await;
     let client = daemon.client().await;
     let spawn = async |agent: &str, task: &str| {

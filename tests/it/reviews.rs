@@ -44,6 +44,7 @@ async fn cut_off(command: &str) -> (Place, Spawned) {
     })
     .await;
     daemon.kill().await;
+    place.kill_keepers().await;
     (place, spawned)
 }
 
@@ -72,7 +73,7 @@ fn a_cut_off_call_is_shown_exactly_and_settled_from_the_command_line() {
         assert_eq!((code, err.as_str()), (0, ""), "{out}{err}");
         for said in [
             short,
-            "step 2, shell, was running when the daemon was killed",
+            "step 2, shell, has ended without a known outcome",
             "      touch begun\n      sleep 4000",
             &format!("abide review {short} done|not-done|abort"),
         ] {

@@ -9,7 +9,7 @@ use crate::cli::common::failure::Failure;
 use crate::cli::common::{Common, skew};
 use crate::cli::link::DaemonLink;
 use crate::cli::output::print;
-use crate::cli::output::text::{age, clean, size, span, wrap};
+use crate::cli::output::text::{age, clean, short, size, span, wrap};
 use crate::clock::Clock;
 use crate::wire::gateway::{GetStatus, ModelProvider, Status as Answer};
 
@@ -60,6 +60,7 @@ fn show(status: &Answer, state: &Path) -> String {
     ));
     lines.extend(provider_lines(status));
     lines.extend(work_lines(status));
+    lines.extend(program_line(status));
     if let Some(backup) = &status.backup {
         let age = age(backup.made_at, Clock::system().now());
         lines.push(format!(
@@ -120,6 +121,25 @@ fn provider_lines(status: &Answer) -> Vec<String> {
     };
     lines.extend(status.providers.iter().flat_map(learned));
     lines
+}
+
+/// The programs that a stop of the daemon does not end.
+fn program_line(status: &Answer) -> Option<String> {
+    let mut runs: Vec<String> = status
+        .programs
+        .iter()
+        .map(|one| short(one.run_id))
+        .collect();
+    let count = runs.len();
+    runs.dedup();
+    let what = match count {
+        0 => return None,
+        1 => "1 goes on if the daemon stops, until its limits".to_owned(),
+        _ => format!("{count} go on if the daemon stops, until their limits"),
+    };
+    let text = format!("{what}; of runs {}", runs.join(", "));
+    let text = wrap(&text, print::columns() - 11).join("\n           ");
+    Some(format!("  programs {text}"))
 }
 
 /// Open runs, and what waits for the user.

@@ -30,7 +30,7 @@ const NAMED: usize = 5;
 /// Stop the daemon gracefully
 ///
 /// Returns once its process is gone, or with --restart once it is up again. Runs stop at a step and
-/// continue with the next start. If no daemon runs, there is nothing to do, which is not an error.
+/// continue with the next start; their programs go on meanwhile, until their limits. If no daemon runs, there is nothing to do, which is not an error.
 #[derive(Debug, Args)]
 #[command(after_help = "abide stop --timeout 10s")]
 pub(crate) struct StopArgs {
@@ -105,7 +105,7 @@ impl StopArgs {
         };
         match (again, common.json) {
             (None, true) => print::object(&json!({ "stopped": true, "pid": before.pid }))?,
-            (None, false) => print::note("stopped; all accepted work is kept"),
+            (None, false) => print::note(&stopped(before.programs.len())),
             (Some(status), true) => {
                 print::object(&json!({ "restarted": true, "pid": status.pid, "url": status.url }))?
             }
@@ -115,6 +115,16 @@ impl StopArgs {
             )),
         }
         Ok(0)
+    }
+}
+
+/// The message about a daemon that has stopped, which had this many programs of runs.
+fn stopped(programs: usize) -> String {
+    let kept = "stopped; all accepted work is kept";
+    match programs {
+        0 => kept.to_owned(),
+        1 => format!("{kept}, and 1 program of a run goes on until its limits"),
+        _ => format!("{kept}, and {programs} programs of runs go on until their limits"),
     }
 }
 

@@ -109,6 +109,7 @@ pub fn look(state: &Path, config: &Config, mend: bool) -> OfflineReport {
     let mut findings = vec![held];
     if !is_held {
         findings.extend(surroundings::look(state, config.min_free, &clock, mend));
+        findings.push(surroundings::programs(state));
         match folder::check_files(state).map(|()| store::examine(state)) {
             Ok(Ok(health)) => findings.extend(findings::of(&health)),
             Ok(Err(why)) => findings.push(findings::of_unexamined(&why)),

@@ -17,6 +17,7 @@ use crate::daemon::listen::{DaemonAddress, Protection};
 use crate::daemon::parts::DaemonParts;
 use crate::daemon::state;
 use crate::file_work;
+use crate::process;
 use crate::store::repair::findings::bytes;
 use crate::watch::Notice;
 
@@ -131,6 +132,43 @@ pub fn look(folder: &Path, min_free: u64, clock: &Clock, mend: bool) -> Vec<Find
         clock_runs(folder, clock),
         watches(),
     ]
+}
+
+/// The finding on what programs have left in the state folder while no daemon runs.
+pub(super) fn programs(folder: &Path) -> Finding {
+    let id = "programs.kept";
+    let folder = folder.join(state::KEEPERS);
+    let (kept, unreadable) = match process::survey(&folder) {
+        Ok(found) => found,
+        Err(fault) => {
+            let message = format!("{} cannot be read: {fault}", folder.display());
+            return Finding::new(id, Health::Warn, message);
+        }
+    };
+    if !unreadable.is_empty() {
+        let paths: Vec<String> = unreadable
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        let message = format!("these name no keeper of a program: {}", paths.join(", "));
+        let fix = "a newer version may have written them; otherwise remove them";
+        return Finding::new(id, Health::Warn, message).fix(fix);
+    }
+    let alive = kept.iter().filter(|kept| kept.is_alive);
+    let runs: Vec<String> = alive.map(|kept| kept.run.to_string()).collect();
+    let ended = kept.len() - runs.len();
+    let mut message = match runs.is_empty() {
+        true => "no program of a run goes on without the daemon".to_owned(),
+        false => format!(
+            "{} programs go on without the daemon, of runs {}",
+            runs.len(),
+            runs.join(", ")
+        ),
+    };
+    if ended > 0 {
+        message.push_str(&format!("; the next start takes the results of {ended}"));
+    }
+    Finding::new(id, Health::Ok, message)
 }
 
 fn permissions(folder: &Path, mend: bool) -> Finding {

@@ -122,6 +122,7 @@ impl Notifier {
             input: ProgramInput::Nothing,
             time: None,
             keep: KEEP,
+            detach: false,
         };
         let mut service = self.processes.open(self.clock.new_id(), program, |_| {})?;
         drop(service.input.take());
@@ -154,9 +155,7 @@ impl Notifier {
             Ok(ExitReason::Signal(signal)) => {
                 Err(format!("ended by {}{said}", signal_name(signal)))
             }
-            Ok(ExitReason::TimedOut | ExitReason::OutputLimit(_)) => {
-                Err(format!("it was stopped{said}"))
-            }
+            Ok(_) => Err(format!("it was stopped{said}")),
             Err(_) => Err(format!(
                 "it did not finish within {} (notify.timeout){said}",
                 humantime::format_duration(settings.timeout)

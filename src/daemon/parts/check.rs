@@ -19,7 +19,8 @@ impl AgentCheck {
         let clock = Clock::system();
         let providers = super::providers(config, &clock, Arc::new(|_, _| {}))?;
         // Nothing is started: only the shell's tool name and its program lookup are used.
-        let shell = super::shell(Path::new("/"), None, &clock, config, None);
+        let options = super::process_options(Path::new("/"), None, config, None);
+        let shell = super::shell(options, &clock, config);
         let environment = super::environment(config);
         let programs = super::program_check(&environment);
         let processes = shell.processes.clone();

@@ -23,7 +23,7 @@ use super::boot::Boot;
 use super::control::Followers;
 use super::listen::DaemonAddress;
 use super::notifications::{self, Notifier};
-use super::state::refused;
+use super::state::{self, refused};
 use crate::agent::{self, AgentCatalog, ProgramCheck};
 use crate::clock::Clock;
 use crate::config::{Config, MAX_GRACE};
@@ -36,7 +36,7 @@ use crate::gateway::{self, GatewayKey, NodeHub, NodeHubParts};
 use crate::kernel::fault::Fault;
 use crate::kernel::policy::env::Environment;
 use crate::kernel::scope::OWNER_ORG;
-use crate::process::{self, Descriptors, Processes};
+use crate::process::{self, Descriptors, KeeperOptions, Keepers, ProcessOptions, Processes};
 use crate::provider::{self, OnChange, Providers};
 use crate::registry::{self, Registry, ServiceLoop};
 use crate::runner::{CommandRunner, Runners, TurnRunner};
@@ -240,7 +240,9 @@ impl Workers {
         let providers = Arc::new(providers(config, clock, on_change)?);
         let socket = basis.address.socket.as_deref();
         let descriptors = basis.boot.descriptors.clone();
-        let shell = shell(basis.folder, socket, clock, config, descriptors);
+        let mut processes = process_options(basis.folder, socket, config, descriptors);
+        processes.keepers = Some(keepers(basis.folder, &basis.seal, config)?);
+        let shell = shell(processes, clock, config);
         let programs = shell.processes.clone();
         let servers = servers(
             programs.clone(),
@@ -378,24 +380,41 @@ fn desktop_environment(config: &Config) -> Environment {
 }
 
 /// The shell that starts commands.
-fn shell(
+fn shell(options: ProcessOptions, clock: &Clock, config: &Config) -> Shell {
+    Shell {
+        processes: Processes::new(options, clock.clone()),
+        timeout: config.shell_timeout,
+    }
+}
+
+/// How programs are started and ended, without keepers.
+fn process_options(
     folder: &Path,
     socket: Option<&str>,
-    clock: &Clock,
     config: &Config,
     descriptors: Option<Descriptors>,
-) -> Shell {
-    let options = process::ProcessOptions {
+) -> ProcessOptions {
+    ProcessOptions {
         state: folder.to_owned(),
         socket: socket.map(str::to_owned),
         grace: config.process_grace,
         max_output: config.process_output,
         descriptors,
-    };
-    Shell {
-        processes: Processes::new(options, clock.clone()),
-        timeout: config.shell_timeout,
+        keepers: None,
     }
+}
+
+/// The keepers of this state folder.
+fn keepers(folder: &Path, seal: &Seal, config: &Config) -> Result<Arc<Keepers>, DaemonFailure> {
+    let options = KeeperOptions {
+        folder: folder.join(state::KEEPERS),
+        daemon_lock: folder.join(state::LOCK),
+        orphan_max: config.orphan_max,
+        key: seal.key_for("abide 2026 output of kept programs"),
+    };
+    let path = options.folder.clone();
+    let opened = Keepers::open(options);
+    opened.map(Arc::new).map_err(|fault| refused(&path, fault))
 }
 
 /// The tool servers of these settings, none of them started; `known` has the rows of earlier

@@ -1,9 +1,11 @@
 //! All processes that the daemon has started, for the registry to end: programs of runs and tool
 //! servers.
 
+use std::collections::HashSet;
+
 use crate::contract::BoxFuture;
-use crate::contract::processes;
-use crate::kernel::ids::RunId;
+use crate::contract::processes::{self, KeptStep};
+use crate::kernel::ids::{RunId, StepId};
 use crate::process::Processes;
 use crate::tool::McpServers;
 
@@ -37,7 +39,19 @@ impl processes::ProcessTracker for ManagedProcesses {
         self.processes.origin(pid)
     }
 
-    fn end_leftovers(&self) -> BoxFuture<'static, Vec<u32>> {
-        self.processes.end_leftovers()
+    fn kept(&self) -> Vec<KeptStep> {
+        self.processes.kept()
+    }
+
+    fn step_stored(&self, step: StepId) {
+        self.processes.step_stored(step);
+    }
+
+    fn run_stored(&self, run: RunId) {
+        self.processes.run_stored(run);
+    }
+
+    fn end_leftovers(&self, spared: HashSet<StepId>) -> BoxFuture<'static, Vec<u32>> {
+        self.processes.end_leftovers(spared)
     }
 }

@@ -21,6 +21,10 @@ use super::{DaemonFailure, end_now};
 
 /// The file with the token of clients.
 pub const TOKEN: &str = "token";
+/// The folder of the programs that go on while no daemon runs.
+pub const KEEPERS: &str = "keepers";
+/// The file that a living daemon has locked.
+pub const LOCK: &str = lock::FILE;
 /// The file with the key that encrypts values of environments.
 pub const KEY: &str = "env.key";
 /// The file with the seed of the key by which nodes recognize this gateway.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::method::MethodsBuilder;
 use crate::contract::catalog::CatalogScope;
 use crate::contract::control::{self, Drain, Phase};
+use crate::contract::processes::KeptStep;
 use crate::gateway::CallContext;
 use crate::kernel::event::Salvage;
 use crate::kernel::fault::Fault;
@@ -121,6 +122,10 @@ async fn status(context: Arc<CallContext>, _: wire::GetStatus) -> Result<wire::S
                 path: file.path.to_string_lossy().into_owned(),
                 change: file.change.map(|change| change.as_str().into()),
             }),
+        kept_programs: match is_inside {
+            true => programs(registry.programs()),
+            false => Vec::new(),
+        },
         lanes: match is_inside {
             true => registry.lanes().await?,
             false => Vec::new(),
@@ -151,6 +156,18 @@ fn providers(seen: Vec<control::ModelProvider>, with_health: bool) -> Vec<wire::
         },
     });
     shown.collect()
+}
+
+/// The programs that run now, by run.
+fn programs(kept: Vec<KeptStep>) -> Vec<wire::KeptProgram> {
+    let alive = kept.into_iter().filter(|kept| kept.is_alive);
+    let shown = alive.map(|kept| wire::KeptProgram {
+        run_id: kept.run,
+        step_id: kept.step,
+    });
+    let mut shown: Vec<wire::KeptProgram> = shown.collect();
+    shown.sort_by_key(|program| (program.run_id, program.step_id));
+    shown
 }
 
 fn salvaged(report: Salvage) -> wire::Salvaged {

@@ -49,7 +49,8 @@ pub enum StepFate {
     Perform,
     /// Its effect may have begun, and may be repeated.
     Repeat,
-    /// Its effect may have begun outside this process: it is carried out again to continue it.
+    /// Its effect may have begun outside this process, under a keeper or on a node: it is carried
+    /// out again, which continues it.
     Continue,
     /// Its effect may have happened and must not be repeated: the model is told that it is
     /// uncertain.
@@ -94,7 +95,7 @@ pub fn recover(
         let too_often = counts && recoveries > policy.max_attempts;
         let end = too_old(run, open, loss, policy, now)
             .or_else(|| too_often.then(|| failed_too_often(loss, recoveries, policy)))
-            .or_else(|| lost_program(run, open));
+            .or_else(|| ends_lost(run, open));
         if let Some(end) = end {
             return end;
         }
@@ -154,14 +155,19 @@ fn failed_too_often(loss: Loss, recoveries: u32, policy: RecoveryPolicy) -> Reco
 
 /// The end of a run whose program was lost: no model is involved that could check whether its work
 /// was done.
-fn lost_program(run: &Run, open: &[Step]) -> Option<RecoveryPlan> {
+fn ends_lost(run: &Run, open: &[Step]) -> Option<RecoveryPlan> {
     let step = open.iter().find(|step| is_lost_program(step, run))?;
+    let error = lost_program(step.seq, "the daemon stopped while it ran");
+    Some(ends(&error.kind, error.message, false))
+}
+
+/// The error of a run whose program was lost in step `seq`; `why` is a clause.
+pub fn lost_program(seq: u32, why: &str) -> RunError {
     let message = format!(
-        "the daemon stopped while the agent's program was running in step {}: its work may be \
-         complete, partial or missing, and it was not started again",
-        step.seq
+        "the agent's program of step {seq} was lost: {why}. Its work may be complete, partial or \
+         missing, and it was not started again"
     );
-    Some(ends("uncertain", message, false))
+    RunError::new("uncertain", message)
 }
 
 /// True if it waits for a person, whatever else it waits for; such a run is never closed by age.
@@ -300,8 +306,11 @@ mod tests {
             (StepKind::Tool, Once, Started, StepFate::Uncertain),
             (StepKind::Tool, Kept, Intended, StepFate::Perform),
             (StepKind::Tool, Kept, Started, StepFate::Continue),
+            // Of a store that an earlier version has written.
             (StepKind::Command, Once, Intended, StepFate::Perform),
             (StepKind::Command, Once, Started, StepFate::Uncertain),
+            (StepKind::Command, Kept, Intended, StepFate::Perform),
+            (StepKind::Command, Kept, Started, StepFate::Continue),
         ] {
             assert_eq!(
                 fate(&step(kind, effect, state), OnUncertain::Report),

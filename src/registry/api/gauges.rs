@@ -59,6 +59,7 @@ impl Registry {
             store_bytes: store.bytes(),
             log_bytes: store.log_bytes(),
             newest_backup_ms: backup.map_or(0, |at| u64::try_from(at).unwrap_or(0)),
+            keepers: self.programs().iter().filter(|kept| kept.is_alive).count() as u64,
             ..LiveGauges::default()
         })
     }

@@ -40,6 +40,7 @@ impl Registry {
             .read(move |tx| stuck::read(tx, now))
             .await?;
         found.extend(stuck::findings(&idle, now));
+        found.push(self.examine_programs().await?);
         Ok(found)
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod maintenance;
 pub(crate) mod memory;
 pub(crate) mod outputs;
 pub(crate) mod previews;
+mod programs;
 pub(crate) mod questions;
 pub(crate) mod request;
 pub(crate) mod review;

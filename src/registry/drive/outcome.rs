@@ -12,7 +12,7 @@ use crate::contract::runner::{Next, StepOutcome};
 use crate::failpoint::reach;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::MessageId;
-use crate::kernel::run::recover::{StepFate, doubted};
+use crate::kernel::run::recover::{StepFate, doubted, lost_program};
 use crate::kernel::run::step::{EffectClass, Intent, ModelUsage, Step, StepKind};
 use crate::kernel::run::{RunError, Usage};
 use crate::kernel::session::message::NewMessage;
@@ -77,7 +77,7 @@ impl Drive<'_> {
             .await?;
         if step.effect == EffectClass::Kept {
             reach("drive.recorded");
-            self.inner.runner.stored(step.id);
+            self.forget_effect(step);
         }
         Ok(after)
     }
@@ -100,12 +100,19 @@ impl Drive<'_> {
                 by,
                 why,
                 is_reviewed,
+                is_lost: is_final,
             })
             .await?;
         if is_final {
-            self.inner.runner.stored(step.id);
+            self.forget_effect(step);
         }
         Ok(after)
+    }
+
+    /// What happened to the effect is stored, so its keeper need not know it any more.
+    fn forget_effect(&self, step: &Step) {
+        self.inner.runner.stored(step.id);
+        self.inner.processes.step_stored(step.id);
     }
 
     /// Adds a model call, successful or failed, to the metrics.
@@ -128,8 +135,13 @@ impl Drive<'_> {
 
     /// Asks the runner what follows, on the predicted view.
     fn what_follows(&self, step: &Step, outcome: &Recorded) -> Then {
-        if let Recorded::Failed { error, .. } = outcome {
-            return Then::Fail(error.clone());
+        match outcome {
+            Recorded::Failed { error, .. } => return Then::Fail(error.clone()),
+            // No model is involved that could check what the program has done.
+            Recorded::Uncertain { why } if step.kind == StepKind::Command => {
+                return Then::Interrupt(lost_program(step.seq, why));
+            }
+            _ => {}
         }
         let others_open = self
             .view

@@ -10,18 +10,20 @@ use futures_util::future::join_all;
 
 use crate::command::{BeginBoot, BootReport, Recover, RunAfter, SettleSalvaged};
 use crate::contract::commit::{CommitEffect, MissedLog, Ticket};
+use crate::contract::processes::KeptStep;
 use crate::failpoint;
 use crate::kernel::ages::{AgeClock, ClockTrust, SETTLES_MS};
 use crate::kernel::event::EventKind;
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::RunId;
+use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::recover::Loss;
+use crate::kernel::run::step::EffectClass;
 use crate::kernel::run::{Run, RunState};
 use crate::kernel::time::Timestamp;
 use crate::registry::{Registry, RegistryInner};
 use crate::store::Store;
 use crate::store::tables::{events, outbox, read, runs, sends, steps};
-use crate::store::tx::Tx;
+use crate::store::tx::{DbError, Tx};
 use crate::store::write::Command;
 use crate::telemetry::metrics::metrics;
 
@@ -71,14 +73,8 @@ impl Registry {
             pid,
         };
         let BootReport { unclean, sight } = patiently(inner, command).await?;
-        if unclean {
-            // Leftover child processes must have stopped before their steps are declared uncertain.
-            let found = inner.processes.end_leftovers().await;
-            if !found.is_empty() {
-                tracing::warn!(pids = ?found, "stopped child processes that the previous daemon process left running");
-            }
-        }
         settle_salvaged(inner).await?;
+        self.end_leftovers(unclean).await?;
         let loss = if unclean { Loss::Killed } else { Loss::Drained };
         let open = readable(&inner.store).await?;
         let mut restored = Restored {
@@ -100,6 +96,25 @@ impl Registry {
         super::damage::set_aside(&inner.store).await;
         inner.is_at_work.store(true, Ordering::Release);
         Ok(restored)
+    }
+
+    /// Ends what the previous process has left running, before steps are declared uncertain. The
+    /// programs of open steps that are continued go on.
+    async fn end_leftovers(&self, unclean: bool) -> Result<(), Fault> {
+        let inner = &self.inner;
+        let kept = inner.processes.kept();
+        if !unclean && kept.is_empty() {
+            return Ok(());
+        }
+        let spared = inner.store.read(move |tx| goes_on(tx, &kept)).await?;
+        if !spared.is_empty() {
+            tracing::info!(programs = spared.len(), "programs of runs have gone on");
+        }
+        let found = inner.processes.end_leftovers(spared).await;
+        if !found.is_empty() {
+            tracing::warn!(pids = ?found, "stopped child processes that the previous daemon process left running");
+        }
+        Ok(())
     }
 
     /// Starts the clock for age limits; returns the time by which ages count, if it is known yet.
@@ -244,6 +259,32 @@ impl Registry {
         }
         Ok(refused)
     }
+}
+
+/// The steps among `kept` whose programs, or the results of these, belong to runs that continue.
+fn goes_on(tx: &mut dyn Tx, kept: &[KeptStep]) -> Result<HashSet<StepId>, DbError> {
+    let mut spared = HashSet::new();
+    for KeptStep {
+        run,
+        step,
+        is_alive,
+    } in kept
+    {
+        let Some(row) = runs::get(tx, *run)? else {
+            continue;
+        };
+        let is_open = !row.state.is_terminal() && row.cancel.is_none();
+        let belongs = match steps::by_id(tx, *run, *step)? {
+            Some(found) if found.state.is_open() => found.effect == EffectClass::Kept,
+            // What it has left in the background goes on until the end of the run.
+            Some(_) => *is_alive,
+            None => false,
+        };
+        if is_open && belongs {
+            spared.insert(*step);
+        }
+    }
+    Ok(spared)
 }
 
 /// After a salvage of a damaged file, repairs the references to rows that were lost.

@@ -26,10 +26,13 @@ pub(crate) fn end(inner: &Arc<RegistryInner>, tasks: &TaskTracker, run: RunId) {
     }
     let mut ending = inner.processes.end_run(run);
     if (&mut ending).now_or_never().is_some() {
+        inner.processes.run_stored(run);
         return;
     }
+    let processes = Arc::clone(&inner.processes);
     tasks.spawn(async move {
         let left = ending.await;
+        processes.run_stored(run);
         if !left.is_empty() {
             tracing::error!(%run, pids = ?left, "could not stop processes of an ended run");
         }

@@ -277,6 +277,7 @@ fn doubt(bench: &mut Bench, run: RunId, attempt: u32, is_reviewed: bool) -> Resu
         },
         why: "node mac was lost".to_owned(),
         is_reviewed,
+        is_lost: false,
     };
     bench.run(doubt).map(drop).map_err(|fault| fault.kind)
 }
@@ -315,6 +316,20 @@ pub fn a_call_that_ends_in_doubt_is_reviewed_or_repeated(mut bench: Bench) {
     assert_eq!(bench.row(run).state, RunState::Running);
     let step = first_step(&mut bench, run);
     assert_eq!((step.state, step.attempts), (StepState::Started, 2));
+    // Nothing keeps the effect any more: the next attempt begins it.
+    let lost = DoubtEffect {
+        by: StepRef {
+            run,
+            step: 1,
+            attempt: 2,
+        },
+        why: "its keeper was killed".to_owned(),
+        is_reviewed: false,
+        is_lost: true,
+    };
+    reply(bench.run(lost));
+    let step = first_step(&mut bench, run);
+    assert_eq!((step.state, step.attempts), (StepState::Intended, 3));
 }
 
 pub fn a_call_that_ends_in_doubt_is_reported(mut bench: Bench) {

@@ -36,8 +36,8 @@ pub(super) fn words(ending: ExitReason) -> String {
     match ending {
         ExitReason::Exited(status) => format!("exit status {status}"),
         ExitReason::Signal(signal) => format!("by signal {}", signal_name(signal)),
-        // Services have no such limits.
-        ExitReason::TimedOut | ExitReason::OutputLimit(_) => "at a limit".to_owned(),
+        // Services have no limits, and no keeper.
+        _ => "at a limit".to_owned(),
     }
 }
 

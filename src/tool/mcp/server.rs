@@ -327,6 +327,7 @@ impl McpServer {
                 input: ProgramInput::Pipe,
                 time: None,
                 keep: STDERR_KEPT,
+                detach: false,
             },
             move |said| {
                 let said = without_secrets(&String::from_utf8_lossy(said));

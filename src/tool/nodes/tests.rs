@@ -173,6 +173,7 @@ impl Stage {
             arguments,
             links: &[],
             nodes: context,
+            program: crate::process::ProgramStep::first(site().run, site().id),
         })
     }
 
@@ -220,6 +221,7 @@ impl Stage {
             arguments: &arguments,
             links: &[],
             nodes: NodeContext { on, ..context() },
+            program: crate::process::ProgramStep::first(site().run, site().id),
         });
         admitted.await
     }

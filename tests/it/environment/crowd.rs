@@ -326,6 +326,8 @@ async fn play(
     wrong.extend(canaries.heard(&heard, true));
     // Includes the WAL file as the kill has left it.
     wrong.extend(canaries.left(place));
+    // Otherwise the commands go on, and none is started again.
+    place.kill_keepers().await;
 
     let daemon = start().await;
     let client = daemon.client().await;

@@ -244,6 +244,7 @@ fn g7_2_what_runs_of_children_start_has_the_same_environment_again_after_a_kill(
         of_server.extend(map([("TOKEN", "canary"), ("TEST_MCP_START", "")]));
         assert_eq!(server(), of_server);
         daemon.kill().await;
+        place.kill_keepers().await;
 
         let daemon = start(&place).await;
         let client = daemon.client().await;

@@ -254,6 +254,7 @@ fn a_credential_of_the_supervisors_is_read_again_after_a_kill_and_seen_nowhere()
         })
         .await;
         daemon.kill().await;
+        place.kill_keepers().await;
 
         let daemon = start().await;
         let client = daemon.client().await;

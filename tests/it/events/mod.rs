@@ -6,7 +6,7 @@ mod follow;
 mod slow;
 mod stalled;
 mod streams;
-mod text;
+pub(crate) mod text;
 
 use abide::client::EventSubscription;
 use abide::wire::events::Event;

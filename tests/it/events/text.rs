@@ -17,16 +17,16 @@ fn place() -> Place {
 
 /// The state of a client that applies each item as the protocol requires.
 #[derive(Default)]
-struct ReceivedText {
+pub(crate) struct ReceivedText {
     message: Option<Value>,
-    text: String,
+    pub(crate) text: String,
     resets: usize,
     partials: usize,
     deltas: usize,
 }
 
 impl ReceivedText {
-    fn take(&mut self, event: &Event) {
+    pub(crate) fn take(&mut self, event: &Event) {
         let data = &event.data;
         match event.kind.as_str() {
             "message.partial" => {

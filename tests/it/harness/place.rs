@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 use rusqlite::{Connection, OpenFlags};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::book::StoreRows;
 use super::daemon::Daemon;
+use super::eventually;
 use super::script::{LOG, Script};
 
 /// A daemon's folder. Daemons run in it one after another.
@@ -114,6 +116,44 @@ impl Place {
     /// The workspace folder, in which agents work.
     pub(crate) fn work(&self) -> PathBuf {
         self.path().join("work")
+    }
+
+    /// The folders of kept programs.
+    pub(crate) fn keeper_folders(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.state().join("keepers"));
+        let entries = entries.into_iter().flatten().flatten();
+        let paths = entries.map(|entry| entry.path());
+        let is_step = |path: &PathBuf| {
+            !path
+                .file_name()
+                .unwrap()
+                .as_encoded_bytes()
+                .starts_with(b".")
+        };
+        paths.filter(is_step).collect()
+    }
+
+    /// The pids of the keepers of programs.
+    pub(crate) fn keepers(&self) -> Vec<u32> {
+        let folders = self.keeper_folders().into_iter();
+        let texts = folders.filter_map(|folder| fs::read(folder.join("keeper")).ok());
+        let records = texts.filter_map(|text| serde_json::from_slice::<Value>(&text).ok());
+        let pids = records.filter_map(|record| record["keeper"]["pid"].as_u64());
+        pids.map(|pid| u32::try_from(pid).unwrap()).collect()
+    }
+
+    /// Kills the keepers of all programs, and waits until they are gone.
+    pub(crate) async fn kill_keepers(&self) {
+        let keepers = self.keepers();
+        for pid in &keepers {
+            let pid = Pid::from_raw(i32::try_from(*pid).unwrap()).unwrap();
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        eventually("the end of the keepers", async || {
+            let is_alive = |pid: &u32| crate::processes::is_alive(*pid);
+            (!keepers.iter().any(is_alive)).then_some(())
+        })
+        .await;
     }
 
     /// The script that the models answer from.
