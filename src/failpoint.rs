@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -53,6 +54,15 @@ impl FailpointOrder {
 pub struct Inherited {
     orders: Option<String>,
     trace: Option<String>,
+}
+
+/// The file to execute instead of that of this process: a test may run the library in another
+/// program. `None` outside of such a test.
+pub fn own_program() -> Option<PathBuf> {
+    match ARE_BUILT {
+        true => std::env::var_os("ABIDE_FAILPOINT_PROGRAM").map(PathBuf::from),
+        false => None,
+    }
 }
 
 /// The configuration of this process for one that it starts.

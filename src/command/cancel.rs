@@ -9,10 +9,11 @@ use super::removal::tree_of;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, SessionId, SessionKey};
 use crate::kernel::run::event::RunEvent;
+use crate::kernel::run::step::{EffectClass, Step, StepState};
 use crate::kernel::run::stop::Initiator;
 use crate::kernel::run::{AnnouncePolicy, CancelRequest, Outcome, Run, RunOrigin, RunState, stop};
 use crate::kernel::session::Session;
-use crate::store::tables::{messages, outbox, runs, sessions, stops};
+use crate::store::tables::{messages, outbox, runs, sessions, steps, stops};
 use crate::store::tx::{DbError, Tx};
 
 /// The target of a cancel; its descendants are cancelled with it.
@@ -233,7 +234,11 @@ fn mark(
             }
             continue;
         }
-        let run = move_in_cascade(context, &run, RunEvent::CancelRequested(request))?;
+        let event = match has_program(context, &run)? {
+            true => RunEvent::ProgramCancelRequested(request),
+            false => RunEvent::CancelRequested(request),
+        };
+        let run = move_in_cascade(context, &run, event)?;
         let list: &mut Vec<RunId> = if run.state.is_terminal() {
             &mut done.cancelled
         } else {
@@ -250,6 +255,18 @@ fn mark(
         send_to_inbox(context, session, &mut scope.below)?;
     }
     Ok(done)
+}
+
+/// True if a program of the queued run goes on, as after a restart, and no executor follows it.
+fn has_program(context: &mut Context<'_>, run: &Run) -> Result<bool, Fault> {
+    if run.state != RunState::Queued || run.steps == 0 {
+        return Ok(false);
+    }
+    let open = steps::open(context.tx, run.id)?;
+    let goes_on = |step: &Step| {
+        step.effect == EffectClass::Kept && step.state == StepState::Started && step.waits.is_none()
+    };
+    Ok(open.iter().any(goes_on))
 }
 
 /// Once this returns `true`, the cancel is in force in the session: announces that no turn has

@@ -139,7 +139,8 @@ async fn refused(
                 .read_for_registry(move |tx| runs::get(tx, run))
                 .await;
             let stands = |row: &Run| match row.state {
-                RunState::Queued => ver == Some(row.ver),
+                // A cancel of a queued run waits for the end of its program.
+                RunState::Queued => ver == Some(row.ver) || row.cancel.is_some(),
                 state => state == RunState::Running,
             };
             if let Ok(Some(row)) = row

@@ -66,6 +66,11 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 fn abide(place: &Place, arguments: &[&str]) -> (i32, String, String) {
     let output = place.command(arguments).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
+    // As it is without the breaks of lines.
+    let text = |bytes| -> String {
+        let text: String = text(bytes);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
     let code = output.status.code().unwrap_or(-1);
     (code, text(output.stdout), text(output.stderr))
 }
@@ -246,8 +251,8 @@ fn a_status_and_a_stop_name_the_programs_that_go_on() {
         let programs = status["programs"].as_array().unwrap();
         assert_eq!(programs.len(), 1, "{status}");
         assert_eq!(programs[0]["runId"], run.id.as_str(), "{status}");
-        let (_, metrics) = daemon.get("/metrics").unwrap();
-        assert!(metrics.contains("\nabide_keepers 1\n"), "{metrics}");
+        let numbers = crate::metrics::numbers(&daemon);
+        assert_eq!(crate::metrics::number(&numbers, "abide_keepers"), 1.0);
         let short = &run.id[run.id.len() - 8..];
         let (code, out, _) = abide(&place, &["status"]);
         let says = "programs 1 goes on if the daemon stops, until its limits; of runs";

@@ -70,6 +70,8 @@ pub enum RunEvent {
     TimedOut,
     /// A cancel was requested.
     CancelRequested(CancelRequest),
+    /// A cancel was requested of a queued run whose program goes on: it ends once the program has.
+    ProgramCancelRequested(CancelRequest),
     /// Its executor has stopped.
     ExecutorGone {
         /// Ids of the processes it had started that could not be terminated; empty if none is left.

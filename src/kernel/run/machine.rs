@@ -140,6 +140,12 @@ pub fn apply(run: &Run, event: RunEvent, now: Moment) -> Result<Applied, Invalid
                 next.end(Outcome::Cancelled, None);
             }
         }
+        (Queued, RunEvent::ProgramCancelRequested(request)) => {
+            if !cancelling {
+                next.run.cancel = Some(request);
+            }
+            next.actions.push(Action::StopExecutor);
+        }
         (
             Running,
             RunEvent::ExecutorGone {
@@ -321,7 +327,7 @@ fn name(event: &RunEvent) -> &'static str {
         RunEvent::Resumed => "a resume",
         RunEvent::Failed(_) | RunEvent::FailedWithPartial { .. } => "a failure",
         RunEvent::TimedOut => "a time-out",
-        RunEvent::CancelRequested(_) => "a cancel",
+        RunEvent::CancelRequested(_) | RunEvent::ProgramCancelRequested(_) => "a cancel",
         RunEvent::ExecutorGone { .. } => "the end of its executor",
         RunEvent::Recovered { .. } => "a recovery",
         RunEvent::Interrupted(_) => "an interruption",

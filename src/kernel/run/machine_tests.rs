@@ -46,6 +46,13 @@ fn event() -> impl Strategy<Value = RunEvent> {
             inherited: false,
             by_person: false,
         })),
+        1 => Just(RunEvent::ProgramCancelRequested(CancelRequest {
+            by: "admin".to_owned(),
+            at: Timestamp(0),
+            reason: None,
+            inherited: false,
+            by_person: false,
+        })),
         1 => prop::collection::vec(1u32..9, 0..2).prop_map(|surviving_processes| RunEvent::ExecutorGone { surviving_processes }),
         2 => (any::<bool>(), prop::sample::select(vec![0u64, 1000]))
             .prop_map(|(counts, delay_ms)| RunEvent::Recovered { counts, delay_ms }),
@@ -85,7 +92,10 @@ proptest! {
         let (mut announced, mut ended, mut slots) = (0, 0, 0i32);
         for (event, passed) in events {
             now += passed;
-            let is_cancel = matches!(event, RunEvent::CancelRequested(_));
+            let is_cancel = matches!(
+                event,
+                RunEvent::CancelRequested(_) | RunEvent::ProgramCancelRequested(_)
+            );
             let applied = match apply(&run, event.clone(), at(now)) {
                 Ok(applied) => applied,
                 Err(refused) => {
@@ -247,16 +257,26 @@ fn g1_13_a_cancelled_run_is_not_carried_on_by_a_restart() {
     let run = apply(&queued(AnnouncePolicy::Inbox), RunEvent::Started, at(0))
         .unwrap()
         .run;
-    let marked = apply(&run, RunEvent::CancelRequested(request), at(1)).unwrap();
+    let marked = apply(&run, RunEvent::CancelRequested(request.clone()), at(1)).unwrap();
     assert_eq!(marked.run.state, RunState::Running);
     assert!(marked.actions.contains(&Action::StopExecutor));
-    let recovered = RunEvent::Recovered {
+    let recovered = || RunEvent::Recovered {
         counts: true,
         delay_ms: 0,
     };
-    let applied = apply(&marked.run, recovered, at(2)).unwrap();
+    let applied = apply(&marked.run, recovered(), at(2)).unwrap();
     assert_eq!(applied.run.state, RunState::Ended(Outcome::Cancelled));
     assert!(!applied.actions.contains(&Action::Enqueue));
+
+    // Queued after a restart, with a program that goes on: it ends once the program has.
+    let parked = apply(&run, RunEvent::Parked, at(1)).unwrap().run;
+    let event = RunEvent::ProgramCancelRequested(request);
+    let marked = apply(&parked, event, at(2)).unwrap();
+    assert_eq!(marked.run.state, RunState::Queued);
+    assert!(marked.actions.contains(&Action::StopExecutor));
+    assert!(apply(&marked.run, RunEvent::Started, at(3)).is_err());
+    let applied = apply(&marked.run, recovered(), at(3)).unwrap();
+    assert_eq!(applied.run.state, RunState::Ended(Outcome::Cancelled));
 }
 
 #[test]

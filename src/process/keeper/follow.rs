@@ -9,18 +9,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use process_wrap::tokio::{CommandWrap, ProcessSession};
-use tokio::fs::File;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::unix::pipe;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use super::exit::finished;
-use super::folder::{KeeperFolder, KeeperRecord, STDERR, STDOUT, Stored};
+use super::folder::{KeeperRecord, Stored};
 use super::found::{KeeperUse, Keepers};
-use super::sealed::{Frames, OutputKey};
+use super::reading::{Follower, PAUSE};
+use super::sealed::OutputKey;
 use super::serve::{HandOver, KEEP, READY};
 use crate::failpoint::{self, reach};
 use crate::kernel::ids::{RunId, StepId};
-use crate::process::capture::Captured;
 use crate::process::marks::{MarkFilter, ProcessOwner};
 use crate::process::program::{Finished, Program, ProgramInput, find};
 use crate::process::running::{Awaited, Processes, ProcessesInner, numbers};
@@ -29,10 +27,6 @@ use crate::process::tree::{self, ProcessQuery};
 
 /// How often a keeper is started that ends before it has started its program.
 const STARTS: usize = 3;
-/// The maximum number of bytes read at once.
-const CHUNK: usize = 32 * 1024;
-/// The pause before a keeper is looked at again whose pipe cannot be waited for.
-const PAUSE: Duration = Duration::from_millis(20);
 /// The time by which a keeper's limit for the whole run is longer than the daemon's: a daemon that
 /// is there ends the run itself.
 const AFTER_RUN_LIMIT: Duration = Duration::from_secs(5);
@@ -271,7 +265,7 @@ impl Processes {
             let read = follower.read(heard).await;
             match (exit, read) {
                 (Some(record), Ok(())) => {
-                    let [out, err] = follower.streams.map(|stream| stream.kept);
+                    let [out, err] = follower.captured();
                     return Ok(Followed::Ended(finished(record, out, err)));
                 }
                 (_, Err(fault)) if fault.kind() == ErrorKind::InvalidData => {
@@ -322,97 +316,6 @@ impl ProcessesInner {
         }
         if !is_detached {
             self.now_knows(ProcessOwner::Step(step.run, step.step), &[]);
-        }
-    }
-}
-
-/// Reads what a kept program has written.
-struct Follower<'a> {
-    folder: &'a KeeperFolder,
-    streams: [FollowedStream; 2],
-    /// Where the keeper tells of changes; `None` if it could not be opened.
-    wake: Option<pipe::Receiver>,
-}
-
-struct FollowedStream {
-    path: PathBuf,
-    file: Option<File>,
-    frames: Frames,
-    /// The beginning of a frame that was not read to its end.
-    begun: Vec<u8>,
-    kept: Captured,
-}
-
-impl<'a> Follower<'a> {
-    fn new(folder: &'a KeeperFolder, keep: usize, key: &OutputKey) -> Option<Self> {
-        let stream = |name: &str, number| {
-            Some(FollowedStream {
-                path: folder.output(name),
-                file: None,
-                frames: key.frames(number)?,
-                begun: Vec::new(),
-                kept: Captured::new(keep),
-            })
-        };
-        Some(Follower {
-            folder,
-            streams: [stream(STDOUT, 0)?, stream(STDERR, 1)?],
-            wake: pipe::OpenOptions::new().open_receiver(folder.wake()).ok(),
-        })
-    }
-
-    /// Reads all that is new. Pieces of standard output go to `heard`.
-    async fn read(&mut self, heard: &mut (impl FnMut(&[u8]) + Send)) -> io::Result<()> {
-        let [out, err] = &mut self.streams;
-        out.read(heard).await?;
-        err.read(&mut |_: &[u8]| {}).await
-    }
-
-    /// Waits until the keeper tells of a change, or has ended.
-    async fn changed(&mut self) {
-        let mut told = [0; 4096];
-        match &mut self.wake {
-            Some(wake) => match wake.read(&mut told).await {
-                Ok(told) if told > 0 => {}
-                // Its end: it is opened anew, in case that its keeper is alive nevertheless.
-                _ => {
-                    self.wake = None;
-                    tokio::time::sleep(PAUSE).await;
-                }
-            },
-            None => {
-                tokio::time::sleep(PAUSE).await;
-                let wake = pipe::OpenOptions::new().open_receiver(self.folder.wake());
-                self.wake = wake.ok();
-            }
-        }
-    }
-}
-
-impl FollowedStream {
-    async fn read(&mut self, heard: &mut (impl FnMut(&[u8]) + Send)) -> io::Result<()> {
-        let file = match &mut self.file {
-            Some(file) => file,
-            // A program that was not started has no files.
-            None => match File::open(&self.path).await {
-                Err(fault) if fault.kind() == ErrorKind::NotFound => return Ok(()),
-                file => self.file.insert(file?),
-            },
-        };
-        let mut chunk = vec![0; CHUNK];
-        loop {
-            match file.read(&mut chunk).await? {
-                0 => return Ok(()),
-                read => self.begun.extend_from_slice(&chunk[..read]),
-            }
-            let unopened = |_| {
-                let why = "its output was sealed with another key (env.key), or changed";
-                io::Error::new(ErrorKind::InvalidData, why)
-            };
-            while let Some(text) = self.frames.open(&mut self.begun).map_err(unopened)? {
-                self.kept.push(&text);
-                heard(&text);
-            }
         }
     }
 }

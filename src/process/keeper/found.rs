@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::folder::{KeeperFolder, Stored};
 use crate::clock::Clock;
 use crate::contract::processes::KeptStep;
+use crate::failpoint;
 use crate::kernel::ids::{RunId, StepId};
 use crate::process::launch::own_program;
 use crate::process::table::ProcessIdentity;
@@ -68,9 +69,11 @@ impl Keepers {
         let folder = &options.folder;
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made?;
-        let own = own_program().ok_or_else(|| {
-            io::Error::new(ErrorKind::NotFound, "the file of this program is unknown")
-        })?;
+        let own = failpoint::own_program()
+            .or_else(own_program)
+            .ok_or_else(|| {
+                io::Error::new(ErrorKind::NotFound, "the file of this program is unknown")
+            })?;
         let found = scan(folder)?;
         for path in &found.removed {
             discard(path);

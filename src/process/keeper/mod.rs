@@ -2,16 +2,19 @@
 //! daemon is down. The daemon starts one keeper for each program and follows it through files; the
 //! next daemon process follows it again.
 //!
-//! `folder` has the files that both sides use, `serve` is the keeper process, `follow` is the
-//! daemon's side of one program, and `found` knows all of them, those of earlier processes included.
+//! `folder` has the files that both sides use, `serve` is the keeper process and `watching` its work,
+//! `follow` is the daemon's side of one program, and `found` knows all of them, those of earlier
+//! processes included.
 
 mod exit;
 mod folder;
 mod follow;
 mod found;
+mod reading;
 mod sealed;
 mod serve;
 mod streams;
+mod watching;
 
 pub use follow::{ProgramFault, ProgramStep};
 pub(super) use found::discard;

@@ -386,6 +386,7 @@ fn g7_1_the_daemons_own_environment_never_changes() {
             .env_clear()
             .envs(given.filter_map(|(name, value)| Some((name, value?))))
             .env("TEST_WATCHED", place.path())
+            .env("ABIDE_FAILPOINT_PROGRAM", env!("CARGO_BIN_EXE_abide"))
             .env(PLANTED, "before")
             .current_dir(place.path());
         place.start_command(command).await.unwrap()

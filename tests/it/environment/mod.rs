@@ -48,6 +48,10 @@ fn traces(place: &Place, canaries: &[String]) -> Vec<String> {
                 folders.push(path);
                 continue;
             }
+            // A pipe would be waited for.
+            if !path.is_file() {
+                continue;
+            }
             let bytes = fs::read(&path).unwrap_or_default();
             if let Some(one) = finder.find(&bytes) {
                 let canary = &canaries[one.pattern().as_usize()];

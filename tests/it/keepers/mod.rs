@@ -158,7 +158,12 @@ fn a_cancel_after_a_restart_ends_what_has_left_its_group_and_session() {
         let daemon = place.start().await;
         let client = daemon.client().await;
         let all: Vec<u32> = [tree, keepers].concat();
-        assert!(all.len() == 5 && all.iter().all(|pid| is_alive(*pid)));
+        let ended: Vec<&u32> = all.iter().filter(|pid| !is_alive(**pid)).collect();
+        assert!(
+            all.len() == 5 && ended.is_empty(),
+            "{ended:?} of {all:?}; {}",
+            daemon.logged()
+        );
         let params = json!({ "runId": spawned.id });
         client.call("runs.cancel", params).await;
         let ended = client.ended(&spawned.id).await;

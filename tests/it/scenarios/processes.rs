@@ -206,6 +206,8 @@ async fn review(caller: &mut Caller) {
             let line = review["arguments"]["command"].as_str().unwrap();
             assert!(line.contains("begun.txt"), "{review}");
             params["decision"] = json!("not_done");
+            let step = review["stepId"].as_str().unwrap().to_owned();
+            caller.history.not_done.push(step);
         } else {
             params["decision"] = json!("done");
             params["result"] = json!("said by ann");
