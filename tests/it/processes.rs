@@ -248,7 +248,7 @@ fn a_status_and_a_stop_name_the_programs_that_go_on() {
         let run = go(&client).await;
         pids(&place).await;
         let status = client.call("gateway.status", json!({})).await;
-        let programs = status["programs"].as_array().unwrap();
+        let programs = status["keptPrograms"].as_array().unwrap();
         assert_eq!(programs.len(), 1, "{status}");
         assert_eq!(programs[0]["runId"], run.id.as_str(), "{status}");
         let numbers = crate::metrics::numbers(&daemon);

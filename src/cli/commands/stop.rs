@@ -105,7 +105,7 @@ impl StopArgs {
         };
         match (again, common.json) {
             (None, true) => print::object(&json!({ "stopped": true, "pid": before.pid }))?,
-            (None, false) => print::note(&stopped(before.programs.len())),
+            (None, false) => print::note(&stopped(before.kept_programs.len())),
             (Some(status), true) => {
                 print::object(&json!({ "restarted": true, "pid": status.pid, "url": status.url }))?
             }
