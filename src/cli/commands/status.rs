@@ -126,7 +126,7 @@ fn provider_lines(status: &Answer) -> Vec<String> {
 /// The programs that a stop of the daemon does not end.
 fn program_line(status: &Answer) -> Option<String> {
     let mut runs: Vec<String> = status
-        .programs
+        .kept_programs
         .iter()
         .map(|one| short(one.run_id))
         .collect();
