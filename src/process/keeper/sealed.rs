@@ -80,7 +80,7 @@ impl Frames {
             return Ok(None);
         };
         let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-        if length > LONGEST || length < MAX_TAG_LEN {
+        if !(MAX_TAG_LEN..=LONGEST).contains(&length) {
             return Err(Unopened);
         }
         let Some(sealed) = rest.get(..length) else {
