@@ -123,9 +123,13 @@ impl ToolChoice {
 
 /// True if `tool` matches `name`; an invalid pattern matches only itself.
 fn fits(name: &str, tool: &str) -> bool {
+    // The usual list of an agent that names none; compiling it for each tool would dominate a start.
+    if name == tool || name == "*" {
+        return true;
+    }
     let is_pattern = name.contains(['*', '?', '[', '{']);
     let matches = || Glob::new(name).is_ok_and(|glob| glob.compile_matcher().is_match(tool));
-    name == tool || (is_pattern && matches())
+    is_pattern && matches()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use clap::builder::Styles;
 use clap::error::ErrorKind;
-use clap::{FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{chat, demo, help, setup, top};
 use crate::cli::commands::{
@@ -112,7 +112,9 @@ pub fn main() -> ExitCode {
     if let Some(code) = crate::process::launched().or_else(crate::process::kept) {
         return code;
     }
-    let matches = help::command_with_help().try_get_matches();
+    // The help pages are laid out only if one is shown: that takes longer than the parsing.
+    let parsed = CliArgs::command().try_get_matches();
+    let matches = parsed.or_else(|_| help::command_with_help().try_get_matches());
     match matches.and_then(|matches| CliArgs::from_arg_matches(&matches)) {
         Ok(arguments) => execute(arguments),
         Err(error) => no_command(&error),
@@ -154,7 +156,7 @@ fn misread(said: &str) -> Failure {
 
 /// The command and subcommands that this process was started with, as far as they exist.
 fn command_of_this_process() -> String {
-    let mut command = help::command_with_help();
+    let mut command = CliArgs::command();
     let mut words = vec!["abide".to_owned()];
     for argument in std::env::args_os().skip(1) {
         let argument = argument.to_string_lossy();
