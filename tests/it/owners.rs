@@ -109,11 +109,12 @@ const WAYS: &[(&str, &[&str])] = &[
     ("dead", &[ITS_RUN, UNPROVEN]),
     // One of its threads may have accepted just before it stopped.
     ("dead-before", &[UNPROVEN, ITS_RUN]),
-    ("detached", &[STRAY]),
-    ("detached-token", &[STRAY]),
+    // What leaves its tree comes back to the keeper of its program, where there are sub-reapers.
+    ("detached", &[ITS_RUN, STRAY]),
+    ("detached-token", &[ITS_RUN, STRAY]),
     // The daemon may have noticed its end already.
-    ("detached-dead", &[STRAY, UNPROVEN]),
-    ("hidden", &[STRAY]),
+    ("detached-dead", &[ITS_RUN, STRAY, UNPROVEN]),
+    ("hidden", &[ITS_RUN, STRAY]),
 ];
 
 #[expect(clippy::print_stdout, reason = "a test that does not test must say so")]
@@ -130,12 +131,14 @@ fn has_perl() -> bool {
 
 /// An agent that runs one command, and one whose reads need a decision.
 fn place(command: &str) -> Place {
+    place_of(json!({ "command": command }))
+}
+
+/// As [`place`], with these arguments of `shell`.
+fn place_of(arguments: Value) -> Place {
     Place::new(
         Script::new()
-            .on(
-                "[go]",
-                [calls("shell", json!({ "command": command })), says("done")],
-            )
+            .on("[go]", [calls("shell", arguments), says("done")])
             .on(
                 "[look]",
                 [calls("read", json!({ "path": "notes.txt" })), says("read")],
@@ -295,7 +298,8 @@ fn a_connection_stays_its_runs_when_the_run_has_ended() {
                     print $s qq(GET /metrics HTTP/1.1\\r\\nHost: d\\r\\nConnection: close\\r\\n\\r\\n); \
                     $s->flush(); $/ = undef; open(F, q(>), q(said)); print F <$s>; close(F)' &\n\
                     while [ ! -s up ]; do sleep 0.01; done";
-        let place = place(late).with("process.grace", "\"1500ms\"");
+        let place = place_of(json!({ "command": late, "detach": true }))
+            .with("process.grace", "\"1500ms\"");
         let daemon = place.start().await;
         let client = daemon.client().await;
         let worker = client
