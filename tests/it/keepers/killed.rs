@@ -41,8 +41,7 @@ fn a_kill_of_the_daemon_at_each_step_around_a_keeper_repeats_and_loses_nothing()
 fn a_kill_in_the_middle_of_a_stop_leaves_the_program_to_the_next_daemon() {
     run(async {
         let place = processes::place(&format!("{}; echo over", super::WAITS));
-        let mut faults = Faults::default();
-        faults.orders = Some("store.park.committed=kill@1".to_owned());
+        let faults = Faults::ordered("store.park.committed=kill@1");
         let mut daemon = place.start_with(&faults).await.unwrap();
         let client = daemon.client().await;
         let spawned = go(&client).await;
@@ -60,8 +59,7 @@ fn a_kill_in_the_middle_of_a_stop_leaves_the_program_to_the_next_daemon() {
 fn a_folder_that_a_kill_has_left_is_removed_by_the_next_daemon() {
     run(async {
         let place = processes::place("echo once >> begun.txt");
-        let mut faults = Faults::default();
-        faults.orders = Some("drive.recorded=kill@1".to_owned());
+        let faults = Faults::ordered("drive.recorded=kill@1");
         let mut daemon = place.start_with(&faults).await.unwrap();
         let client = daemon.client().await;
         let spawned = go(&client).await;

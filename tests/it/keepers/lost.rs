@@ -96,8 +96,7 @@ fn a_kill_of_the_keeper_at_each_of_its_steps_is_uncertain_until_the_end_is_recor
             ("keeper.recorded", 1, "exit status 0"),
         ] {
             let place = processes::place("echo once >> begun.txt");
-            let mut faults = Faults::default();
-            faults.orders = Some(format!("{point}=kill@1"));
+            let faults = Faults::ordered(&format!("{point}=kill@1"));
             let daemon = place.start_with(&faults).await.unwrap();
             let client = daemon.client().await;
             let spawned = go(&client).await;
