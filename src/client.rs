@@ -7,6 +7,7 @@ mod address;
 pub mod pipe;
 pub mod tls;
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -53,6 +54,15 @@ pub enum ClientError {
     #[error("cannot connect to a daemon at {url}: {message}")]
     NoDaemon {
         /// URL or socket path.
+        url: String,
+        /// Error of the operating system.
+        message: String,
+    },
+    /// The system does not let this user open the socket. Nothing was sent. Another way to the daemon
+    /// would be one with other rights, so none is tried.
+    #[error("no permission to connect to the socket {url}: {message}. Nothing was sent")]
+    NotPermitted {
+        /// Socket path.
         url: String,
         /// Error of the operating system.
         message: String,
@@ -148,6 +158,7 @@ impl ClientError {
             | ClientError::Untrusted { .. }
             | ClientError::OtherCertificate { .. } => 11,
             ClientError::Refused { .. }
+            | ClientError::NotPermitted { .. }
             | ClientError::NoTls { .. }
             | ClientError::NeedsTls { .. } => 9,
             ClientError::Rpc(error) => error.exit(),
@@ -254,9 +265,12 @@ impl Client {
 /// Opens a connection to the Unix socket at `path`.
 async fn reach_socket(path: &Path) -> Result<UnixStream, ClientError> {
     let stream = UnixStream::connect(path).await;
-    stream.map_err(|error| ClientError::NoDaemon {
-        url: path.display().to_string(),
-        message: error.to_string(),
+    stream.map_err(|error| {
+        let (url, message) = (path.display().to_string(), error.to_string());
+        match error.kind() {
+            ErrorKind::PermissionDenied => ClientError::NotPermitted { url, message },
+            _ => ClientError::NoDaemon { url, message },
+        }
     })
 }
 

@@ -7,6 +7,7 @@ use crate::contract::commit::PendingWait;
 use crate::contract::nodes::{ChangeNode, NodeNote, PairNode};
 use crate::contract::rows::TrustedProject;
 use crate::contract::servers::KnownServer;
+use crate::contract::webhooks::{LetterChoice, WebhookRecord, WebhookTable};
 use crate::kernel::ages::ClockTrust;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{
@@ -18,12 +19,14 @@ use crate::kernel::node::{NodeInvite, PairedNode};
 use crate::kernel::policy::approval::Approval;
 use crate::kernel::question::Question;
 use crate::kernel::run::Run;
+use crate::kernel::run::outside::OutsideTurn;
 use crate::kernel::run::recover::Loss;
 use crate::kernel::run::step::{Intent, Step};
 use crate::kernel::session::Session;
 use crate::kernel::session::message::Message;
 use crate::kernel::time::Timestamp;
 use crate::kernel::token::AccessToken;
+use crate::kernel::webhook::Webhook;
 use crate::store::tables::audit::{self, AuditedCall};
 use crate::store::tables::{boots, servers};
 use crate::store::tx::BadRow;
@@ -39,6 +42,7 @@ mod gateway;
 mod moves;
 mod new_run;
 mod nodes;
+mod outside;
 mod quarantine;
 mod recovery;
 mod remember;
@@ -54,6 +58,7 @@ mod tokens;
 mod turn;
 mod user_requests;
 mod waiting;
+mod webhooks;
 
 pub use agents::NoteSkills;
 pub use agents::{MAX_AGENTS, MAX_TRUSTED, PutAgent};
@@ -330,6 +335,22 @@ commands! {
     /// again.
     DoubtEffect(doubt) -> RunAfter as "doubt_effect",
         |context| waiting::doubt_effect(context, doubt);
+    /// The step of an outside agent's turn has the session in which the agent is prompted.
+    KeepTurn {
+        /// The step of the prompt.
+        by: StepRef,
+        /// The session.
+        turn: OutsideTurn,
+    } -> () as "keep_turn",
+        |context| outside::keep_turn(context, by, &turn);
+    /// The call that an outside agent makes is a step of its run.
+    BeginCall {
+        /// The step of the prompt.
+        by: StepRef,
+        /// The call.
+        call: Box<Intent>,
+    } -> () as "begin_call",
+        |context| outside::begin_call(context, by, *call);
     /// The wait has ended at its deadline; a waiting step has the progress so far as its outcome.
     WindowOver {
         /// The wait.
@@ -442,6 +463,34 @@ commands! {
         uses: Vec<(TokenId, Timestamp)>,
     } -> () as "note_token_uses" Soft,
         |context| tokens::note_uses(context, &uses);
+    /// Exactly these webhooks are configured; the reply has their rows.
+    ConfigureWebhooks {
+        /// The webhooks of the settings.
+        tables: Vec<WebhookTable>,
+    } -> Vec<Webhook> as "configure_webhooks",
+        |context| webhooks::configure(context, tables);
+    /// The webhook's progress is stored. The reply is false if it is not known any more.
+    RecordWebhook {
+        /// Its progress.
+        record: WebhookRecord,
+    } -> bool as "record_webhook" Soft,
+        |context| webhooks::record(context, record);
+    /// These dead letters are to be delivered again; the reply has their cursors.
+    ReplayLetters {
+        /// The webhook.
+        webhook: String,
+        /// The dead letters.
+        letters: LetterChoice,
+    } -> Vec<i64> as "replay_letters",
+        |context| webhooks::replay(context, &webhook, letters);
+    /// These dead letters are deleted; the reply has their cursors.
+    DropLetters {
+        /// The webhook.
+        webhook: String,
+        /// The dead letters.
+        letters: LetterChoice,
+    } -> Vec<i64> as "drop_letters",
+        |context| webhooks::discard(context, &webhook, letters);
     /// The step has the outcome that a user decided on, or is executed again; or its run has
     /// ended.
     Resolve(said) -> RunAfter as "resolve",
@@ -638,6 +687,7 @@ without_object!(
     (),
     bool,
     i64,
+    Vec<i64>,
     Option<RunId>,
     Vec<AnnounceId>,
     Vec<MemoryId>,

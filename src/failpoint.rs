@@ -91,8 +91,9 @@ pub fn reach(name: &str) {
     }
     if let Some(trace) = TRACE.get() {
         let mut file = trace.lock().unwrap_or_else(PoisonError::into_inner);
-        // If the trace cannot be written, the test sees a point that was never passed and fails.
-        let _ = writeln!(file, "{name}");
+        // One write for a line, because the processes of a keeper append to the same file. If it
+        // cannot be written, the test sees a point that was never passed and fails.
+        let _ = file.write_all(format!("{name}\n").as_bytes());
     }
     let Some(order) = ORDERS.get().and_then(|orders| orders.get(name)) else {
         return;
@@ -118,6 +119,15 @@ pub fn substituted(name: &str) -> Option<u64> {
     match order.act {
         FailpointAction::Give(number) => order.is_due().then_some(number),
         FailpointAction::Kill | FailpointAction::Panic | FailpointAction::Hang => None,
+    }
+}
+
+/// The error of the system that a test substitutes for a success: `=give:28` is that of a full disk.
+pub fn refused(name: &str) -> std::io::Result<()> {
+    let number = substituted(name).and_then(|number| i32::try_from(number).ok());
+    match number {
+        Some(number) => Err(std::io::Error::from_raw_os_error(number)),
+        None => Ok(()),
     }
 }
 

@@ -4,10 +4,13 @@
 //! the [`registry`], which writes the decisions of the [`kernel`] through the [`store`]. The
 //! registry has a [`runner`] execute the steps of a run with the responses of a [`provider`], the
 //! [`tool`]s of an [`agent`] and the available [`skill`]s, or with an external program. Both start
-//! programs through [`process`]. [`daemon`] assembles the parts; [`cli`] is the command line.
+//! programs through [`process`]. `doors` translates other protocols into the API. [`daemon`] assembles the
+//! parts; [`webhooks`] send events to other programs; [`cli`] is the command line, and [`acp`] speaks with editors for it.
 
 pub use abide_kernel::kernel;
 
+pub mod acp;
+mod acp_protocol;
 pub mod agent;
 pub mod cli;
 pub mod client;
@@ -16,6 +19,7 @@ pub mod command;
 pub mod config;
 pub mod contract;
 pub mod daemon;
+mod doors;
 pub mod failpoint;
 pub mod file_work;
 pub mod front_matter;
@@ -33,4 +37,5 @@ pub mod tls;
 pub mod tool;
 pub mod version;
 pub mod watch;
+pub mod webhooks;
 pub mod wire;

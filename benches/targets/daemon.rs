@@ -30,6 +30,9 @@ pub enum Setting {
     Http(u16),
     /// As [`Setting::Http`], without compaction of conversations.
     HttpWhole(u16),
+    /// No lane runs anything, and all events go to a receiver on this port, once the file `secret` of
+    /// the folder is there.
+    Webhook(u16),
     /// Sixteen concurrent runs whose model does not answer; a run whose task begins with [`ASK`]
     /// asks the user a question and pauses.
     Held,
@@ -163,6 +166,15 @@ fn text(folder: &Path, setting: Setting, rules: &str) -> Result<String> {
     let answers = match setting {
         Setting::Default => return Ok(text),
         Setting::LanesClosed => return Ok(text + KEPT + &lanes(0)),
+        Setting::Webhook(port) => {
+            let secret = format!("file:{}", folder.join("secret").display());
+            text += &lanes(0);
+            text += KEPT;
+            text += "[webhooks.fast]\nallow_private = true\nkinds = [\"run.queued\"]\n";
+            text += &format!("url = \"http://127.0.0.1:{port}/hook\"\n");
+            text += &format!("secret = {{ from = {secret:?} }}\n");
+            return Ok(text);
+        }
         Setting::Http(port) | Setting::HttpWhole(port) => {
             if matches!(setting, Setting::HttpWhole(_)) {
                 text += "[sessions]\noverflow = \"none\"\n";

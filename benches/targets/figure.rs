@@ -118,6 +118,24 @@ pub enum Figure {
     FanOutCore1000,
     /// `system.run true` on a node over loopback, 1 call in flight.
     NodeRun,
+    /// A shell that runs `true`, started by the benchmark.
+    FloorProgram,
+    /// A turn with one `shell` call of `true`.
+    ShellTurn,
+    /// A turn with one call of `read`.
+    ReadTurn,
+    /// `sessions.spawn` with a session of the client as parent, 1 in flight.
+    SpawnToInbox,
+    /// The same by the tool `spawn` of the MCP server over HTTP.
+    McpSpawn,
+    /// Latency from the model's first token to the first chunk of text at an editor.
+    FirstToken,
+    /// Bare POSTs to a fast receiver, 64 at once.
+    FloorPost,
+    /// Webhooks to a fast receiver from a backlog of events.
+    WebhookRate,
+    /// The same, time for each.
+    WebhookEach,
     /// Memory added by 200 connected nodes, MiB.
     NodesMemory,
     /// Processor time of the daemon for them while nothing happens, percent of a core.

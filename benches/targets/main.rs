@@ -7,13 +7,14 @@
     reason = "a benchmark reads the clock; the ban is there for the product"
 )]
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
-#![expect(clippy::print_stderr, reason = "progress, for whoever waits")]
+#![expect(clippy::print_stderr, reason = "progress, for the person who waits")]
 
 mod announces;
 mod build;
 mod calls;
 mod client;
 mod daemon;
+mod doors;
 mod fanout;
 mod figure;
 mod floor;
@@ -24,6 +25,7 @@ mod machine;
 mod measure;
 mod nodes;
 mod pages;
+mod programs;
 mod report;
 mod sample;
 mod skills;
@@ -32,6 +34,7 @@ mod talk;
 mod target;
 mod turns;
 mod waits;
+mod webhooks;
 
 use std::path::PathBuf;
 

@@ -16,7 +16,10 @@ use crate::grown::Grown;
 use crate::machine::{self, Machine};
 use crate::sample::Sample;
 use crate::turns::InstantModel;
-use crate::{announces, calls, fanout, long, nodes, pages, skills, starts, turns, waits};
+use crate::{
+    announces, calls, doors, fanout, long, nodes, pages, programs, skills, starts, turns, waits,
+    webhooks,
+};
 
 /// The samples of one part of a round.
 pub type Samples = Vec<(Figure, Sample)>;
@@ -41,8 +44,9 @@ pub struct Plan {
 }
 
 /// The targets that there are programs for.
-pub const IDS: [&str; 15] = [
+pub const IDS: [&str; 18] = [
     "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P15", "P16", "P17",
+    "P18", "P19", "P20",
 ];
 /// Targets that take minutes; they are skipped unless requested.
 pub const LONG: [&str; 4] = ["P10", "P11", "P15", "P17"];
@@ -217,6 +221,15 @@ impl Round<'_> {
         }
         if self.plan.wants(&["P16"]) {
             samples.extend(pages::measure(self)?);
+        }
+        if self.plan.wants(&["P18"]) {
+            samples.extend(programs::measure(self)?);
+        }
+        if self.plan.wants(&["P19"]) {
+            samples.extend(webhooks::measure(self)?);
+        }
+        if self.plan.wants(&["P20"]) {
+            samples.extend(doors::measure(self)?);
         }
         if self.plan.wants(&["P17"]) {
             samples.extend(nodes::measure(self)?);

@@ -3,8 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::json;
-
 use crate::Result;
 use crate::daemon::{Daemon, Setting};
 use crate::figure::Figure;
@@ -62,8 +60,8 @@ pub fn measure(round: &Round<'_>) -> Result<Samples> {
                 let mut talk = Talk::open(daemon.door()).await?;
                 let made = talk.call("sessions.create", r#"{"agent":"build"}"#).await?;
                 let key = made["session"]["key"].as_str().ok_or("no key")?.to_owned();
-                turn(&mut talk, &key, &message).await?;
-                pages(&log, async |_| turn(&mut talk, &key, &message).await).await
+                talk.turn(&key, &message).await?;
+                pages(&log, async |_| talk.turn(&key, &message).await).await
             })?,
         );
     }
@@ -72,17 +70,6 @@ pub fn measure(round: &Round<'_>) -> Result<Samples> {
 
 async fn insert(talk: &mut Talk, method: &str, n: u64) -> Result<()> {
     talk.call(method, &spawn_params(n)).await.map(|_| ())
-}
-
-async fn turn(talk: &mut Talk, key: &str, message: &str) -> Result<()> {
-    let params = json!({ "sessionKey": key, "message": message }).to_string();
-    let accepted = talk.call("agent.run", &params).await?;
-    let params = json!({ "runId": accepted["runId"], "waitTimeout": 60 }).to_string();
-    let waited = talk.call("agent.wait", &params).await?;
-    match waited["runs"][0]["result"] == "There it is." {
-        true => Ok(()),
-        false => Err(format!("unexpected end of a turn: {waited}").into()),
-    }
 }
 
 /// The pages that one call writes.

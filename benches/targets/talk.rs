@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::Result;
@@ -31,7 +31,7 @@ impl Talk {
     /// Opens a connection that is subscribed to these kinds of events.
     pub async fn listen(door: ServerAddress<'_>, kinds: &[&str]) -> Result<Self> {
         let mut talk = Talk::open(door).await?;
-        let params = serde_json::json!({ "kinds": kinds }).to_string();
+        let params = json!({ "kinds": kinds }).to_string();
         talk.say("events.subscribe", &params).await?;
         // The snapshot comes first; every event after it is delivered.
         while talk.event().await?["kind"] != "snapshot" {}
@@ -78,6 +78,18 @@ impl Talk {
     pub async fn call(&mut self, method: &str, params: &str) -> Result<Value> {
         let id = self.say(method, params).await?;
         Ok(self.answer(id).await?.0)
+    }
+
+    /// Runs a turn of this session to its end, whose answer is "There it is.".
+    pub async fn turn(&mut self, key: &str, message: &str) -> Result<()> {
+        let params = json!({ "sessionKey": key, "message": message }).to_string();
+        let accepted = self.call("agent.run", &params).await?;
+        let params = json!({ "runId": accepted["runId"], "waitTimeout": 60 }).to_string();
+        let waited = self.call("agent.wait", &params).await?;
+        match waited["runs"][0]["result"] == "There it is." {
+            true => Ok(()),
+            false => Err(format!("unexpected end of a turn: {waited}").into()),
+        }
     }
 
     /// The next event. An answer that arrives first must not be an error.

@@ -192,6 +192,12 @@ pub fn all(plan: &Plan) -> Vec<Target> {
         absolute("P17", "system.run true on a node, p50", "ms", Figure::NodeRun, 5.0),
         absolute("P17", "200 connected nodes, memory", "MiB", Figure::NodesMemory, 40.0),
         absolute("P17", "the same, share of a core", "%", Figure::NodesIdle, 1.0),
+        Target { bound: Nothing, ..absolute("P18", "a shell started directly, p50", "ms", Figure::FloorProgram, 0.0) },
+        target("P18", "a turn with shell vs. one with read, p50", P50, Figure::ReadTurn, Figure::ShellTurn, AboveFloor(15.0)),
+        target("P20", "spawn by MCP vs. sessions.spawn, p50", P50, Figure::SpawnToInbox, Figure::McpSpawn, TimesFloor(2.0)),
+        absolute("P20", "first token at an editor, p50", "ms", Figure::FirstToken, 5.0),
+        target("P19", "webhooks vs. bare POSTs, 64 at once, rate", Rate, Figure::FloorPost, Figure::WebhookRate, Nothing),
+        absolute("P19", "webhooks to a fast receiver, time for each", "ms", Figure::WebhookEach, 1.0),
     ]);
     targets
 }

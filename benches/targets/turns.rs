@@ -4,8 +4,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
@@ -20,10 +20,11 @@ use crate::talk::{self, Talk};
 /// Sessions that run turns at the same time, each on its own connection.
 const SESSIONS: usize = 32;
 
-/// The model's answer, as server-sent events.
-const ANSWER: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\
-    \"content\":\"There it is.\"},\"finish_reason\":null}]}\n\n\
-    data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n\
+/// The text of the model's answer, as a server-sent event.
+const TEXT: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\
+    \"content\":\"There it is.\"},\"finish_reason\":null}]}\n\n";
+/// The events after it.
+const REST: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n\
     data: {\"choices\":[],\"usage\":{\"prompt_tokens\":100,\"completion_tokens\":4}}\n\n\
     data: [DONE]\n\n";
 
@@ -31,23 +32,47 @@ const ANSWER: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"ass
 pub struct InstantModel {
     address: SocketAddr,
     bytes: Arc<AtomicU64>,
+    first_token: FirstToken,
 }
+
+/// When the latest answer began.
+type FirstToken = Arc<Mutex<Option<Instant>>>;
 
 impl InstantModel {
     /// Starts the model server.
     pub fn start() -> Result<Self> {
+        InstantModel::pausing(Duration::ZERO)
+    }
+
+    /// As [`InstantModel::start`], with a pause after the text of each answer.
+    pub fn pausing(pause: Duration) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let bytes = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&bytes);
+        let first_token = FirstToken::default();
+        let noted = Arc::clone(&first_token);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let counted = Arc::clone(&counted);
+                let (counted, noted) = (Arc::clone(&counted), Arc::clone(&noted));
                 // An error means that the client has disconnected.
-                std::thread::spawn(move || answer_all(&stream, &counted));
+                std::thread::spawn(move || answer_all(&stream, &counted, &noted, pause));
             }
         });
-        Ok(InstantModel { address, bytes })
+        Ok(InstantModel {
+            address,
+            bytes,
+            first_token,
+        })
+    }
+
+    /// When the latest answer began; `None` before the first.
+    pub fn first_token(&self) -> Option<Instant> {
+        // A thread that panicked in between has left a whole value.
+        *self
+            .first_token
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Total size of the request bodies received, in bytes.
@@ -82,15 +107,21 @@ impl InstantModel {
     }
 }
 
-fn answer_all(stream: &TcpStream, counted: &AtomicU64) -> std::io::Result<()> {
+fn answer_all(
+    stream: &TcpStream,
+    counted: &AtomicU64,
+    noted: &Mutex<Option<Instant>>,
+    pause: Duration,
+) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     let mut length = 0;
-    let answer = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {}\r\n\r\n{ANSWER}",
-        ANSWER.len()
+    let text = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {}\r\n\r\n{TEXT}",
+        TEXT.len() + REST.len()
     );
+    let whole = format!("{text}{REST}");
     loop {
         line.clear();
         if reader.read_line(&mut line)? == 0 {
@@ -103,7 +134,15 @@ fn answer_all(stream: &TcpStream, counted: &AtomicU64) -> std::io::Result<()> {
         if header.is_empty() {
             reader.read_exact(&mut vec![0; length])?;
             counted.fetch_add(length as u64, Ordering::Relaxed);
-            (&mut &*stream).write_all(answer.as_bytes())?;
+            *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            let mut to = stream;
+            if pause.is_zero() {
+                to.write_all(whole.as_bytes())?;
+            } else {
+                to.write_all(text.as_bytes())?;
+                std::thread::sleep(pause);
+                to.write_all(REST.as_bytes())?;
+            }
         }
     }
 }

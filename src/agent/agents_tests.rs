@@ -66,6 +66,7 @@ fn options(rows: Arc<Rows>, clock: &Clock, home: &Path) -> AgentCatalogOptions {
             offered: vec!["offline/search".to_owned(), "script/*".to_owned()],
             thinking: vec!["script/deep".to_owned()],
             programs: Arc::new(|name| match name {
+                name if super::presets::is_program(name) => Err("it is not installed".to_owned()),
                 "gone" => Err("it was not found in PATH".to_owned()),
                 _ => Ok(()),
             }),

@@ -11,7 +11,7 @@ use super::folder::{self, AgentFile, Dialect};
 use super::health::Dependencies;
 use super::last_read;
 use super::merge::TrustLevel;
-use super::presets::presets;
+use super::presets::{outside_presets, presets};
 use super::raw::{DefinitionFormat, LoadError};
 use super::set::{DefinitionSource, LayeredDefinition, Layers, shown};
 use super::view::{AvailableModels, Set};
@@ -182,7 +182,9 @@ struct DefinitionSources<'a> {
 impl DefinitionSources<'_> {
     /// The agents of a tenant; `None`: those that belong to no tenant alone.
     fn of_org(&self, org: Option<&str>) -> OrgBase {
-        let mut layers = Layers::presets(presets());
+        let (found, off) = outside_presets(&self.ground.models.programs);
+        let mut layers = Layers::presets([presets(), found].concat());
+        layers.off = off;
         self.add_stored(&mut layers, org);
         let levels = [TrustLevel::UserForeign, TrustLevel::User];
         for (found, level) in self.files.iter().zip(levels) {

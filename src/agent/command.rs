@@ -17,7 +17,7 @@ pub type ProgramCheck = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 pub const TASK: &str = "{task}";
 
 /// The default of `output_limit`, in bytes.
-const OUTPUT: u64 = 256 * 1024;
+pub(super) const OUTPUT: u64 = 256 * 1024;
 /// The bounds of `output_limit`, in bytes.
 const OUTPUT_LEAST: u64 = 1024;
 const OUTPUT_MOST: u64 = 4 << 20;
@@ -44,6 +44,26 @@ text_enum! {
     }
 }
 
+text_enum! {
+    /// How the daemon talks with the program.
+    Speaks {
+        /// It gets the task as text, and its output is the answer.
+        Text = "text",
+        /// It speaks the Agent Client Protocol.
+        Acp = "acp",
+    }
+}
+
+impl Speaks {
+    fn is_text(&self) -> bool {
+        *self == Speaks::Text
+    }
+}
+
+fn text_is_usual() -> Speaks {
+    Speaks::Text
+}
+
 /// How the program of an agent is started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandSpec {
@@ -59,6 +79,9 @@ pub struct CommandSpec {
     pub progress: Progress,
     /// The maximum number of output bytes in its answer: the first and the last part are kept.
     pub output_limit: u64,
+    /// How the daemon talks with it: by the field `runner` of the definition.
+    #[serde(default = "text_is_usual", skip_serializing_if = "Speaks::is_text")]
+    pub speaks: Speaks,
 }
 
 impl CommandSpec {
@@ -114,6 +137,25 @@ pub(super) fn read(value: &Value) -> Result<CommandSpec, String> {
         cwd: given("cwd").map(text).transpose().map_err(within("cwd"))?,
         progress,
         output_limit,
+        speaks: Speaks::Text,
+    })
+}
+
+/// The fields of `value` that a program with the Agent Client Protocol cannot have, with the reason.
+pub(super) fn not_for_acp(value: &Value) -> Option<String> {
+    let own = ["stdin", "progress"];
+    let field = own
+        .iter()
+        .find(|name| value.get(**name).is_some_and(|value| !value.is_null()));
+    if let Some(field) = field {
+        return Some(format!(
+            "{field}: a program with runner: acp gets its task and shows its work by the protocol"
+        ));
+    }
+    let argv = value.get("argv").and_then(Value::as_array);
+    let mut arguments = argv.into_iter().flatten().filter_map(Value::as_str);
+    arguments.any(|argument| argument.contains(TASK)).then(|| {
+        format!("argv: {TASK} has no meaning with runner: acp, which sends the task itself")
     })
 }
 

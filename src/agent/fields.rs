@@ -7,7 +7,7 @@ mod rights;
 use serde_json::Value;
 
 use super::AgentDefinition;
-use super::command;
+use super::command::{self, Speaks};
 use super::definition::MAX_LOOPS;
 use super::dialects::Narrowing;
 use super::dialects::{refusal, restricts};
@@ -125,7 +125,7 @@ pub(super) fn draft(
             soft_model: raw.soft_model,
             gate_lines: Vec::new(),
         },
-        is_program: false,
+        program: None,
         raw: &raw,
     };
     for (name, value) in &raw.fields {
@@ -208,8 +208,8 @@ fn narrow(definition: &mut AgentDefinition, narrowing: &Narrowing) {
 struct FieldReader<'a> {
     raw: &'a RawDefinition,
     json: bool,
-    /// True for `runner: command`.
-    is_program: bool,
+    /// For `runner: command` and `runner: acp`, how the daemon talks with the program.
+    program: Option<Speaks>,
     draft: AgentDraft,
 }
 
@@ -274,9 +274,13 @@ impl FieldReader<'_> {
                 "model" => {}
                 "command" => {
                     self.needs("runner: command");
-                    self.is_program = true;
+                    self.program = Some(Speaks::Text);
                 }
-                other => return Err(no_word(other, &["model", "command"])),
+                "acp" => {
+                    self.needs("runner: acp");
+                    self.program = Some(Speaks::Acp);
+                }
+                other => return Err(no_word(other, &["model", "command", "acp"])),
             },
             "env" => {
                 let read = environment(value)?;
@@ -301,24 +305,41 @@ impl FieldReader<'_> {
             let line = self.raw.line_of(&[name]);
             line.map_or_else(String::new, |line| format!("line {line}: "))
         };
-        if !self.is_program {
+        let Some(speaks) = self.program else {
             if self.draft.definition.command.take().is_some() {
                 let at = line("command");
-                let note = format!("{at}command is ignored: it needs runner: command");
+                let note = format!("{at}command is ignored: it needs runner: command or acp");
                 self.draft.warnings.push(note);
             }
             return Ok(());
-        }
-        if self.draft.definition.command.is_none() {
+        };
+        let Some(command) = &mut self.draft.definition.command else {
+            let word = match speaks {
+                Speaks::Text => "command",
+                Speaks::Acp => "acp",
+            };
             return Err(LoadError {
                 line: self.raw.line_of(&["runner"]),
-                reason: "runner: command needs the field command, with its argv".to_owned(),
+                reason: format!("runner: {word} needs the field command, with its argv"),
+            });
+        };
+        command.speaks = speaks;
+        let mut written = self.raw.fields.iter();
+        let value = written.find_map(|(name, value)| (name == "command").then_some(value));
+        if speaks == Speaks::Acp
+            && let Some(reason) = value.and_then(command::not_for_acp)
+        {
+            return Err(LoadError {
+                line: self.raw.line_of(&["command"]),
+                reason: format!("command: {reason}"),
             });
         }
+        let has_gate = speaks == Speaks::Acp;
+        let is_unused = |name: &str| ONLY_MODELS.contains(&name) && !(has_gate && name == "gate");
         let written = self.raw.fields.iter().filter(|(_, value)| !value.is_null());
         let unused: Vec<&str> = written
             .map(|(name, _)| name.as_str())
-            .filter(|name| ONLY_MODELS.contains(name))
+            .filter(|name| is_unused(name))
             .collect();
         if let Some(first) = unused.first() {
             let at = line(first);
@@ -328,7 +349,7 @@ impl FieldReader<'_> {
         }
         self.draft.not_in_effect.retain(|name| {
             let field = name.split([':', ' ', '.']).next().unwrap_or(name);
-            !ONLY_MODELS.contains(&field)
+            !is_unused(field)
         });
         let definition = &mut self.draft.definition;
         definition.model = None;

@@ -92,8 +92,10 @@ fn agents(home: &Path, asked: &Arc<Asked>, clock: &Clock) -> AgentCatalog {
         default: "offline/search".to_owned(),
         offered: vec!["offline/search".to_owned(), "paid/big".to_owned()],
         thinking: Vec::new(),
-        programs: Arc::new(move |_| {
-            programs.programs.fetch_add(1, Ordering::Relaxed);
+        programs: Arc::new(move |name| {
+            if !super::presets::is_program(name) {
+                programs.programs.fetch_add(1, Ordering::Relaxed);
+            }
             Err("it was not found in PATH".to_owned())
         }),
         providers: Arc::new(move |name| {

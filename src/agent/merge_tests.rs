@@ -144,6 +144,7 @@ const OWNED: &[Case] = &[
         |d| format!("{:?}", d.definition.env.keys())),
     ("command", |d| d.definition.command = Some(CommandSpec {
         argv: names(&["x"]), stdin: Stdin::None, cwd: None, progress: Progress::None, output_limit: 9,
+        speaks: crate::agent::Speaks::Text,
     }), |_| {}, |d| format!("{:?}", d.definition.command)),
 ];
 

@@ -33,7 +33,7 @@ mod corpus_tests;
 mod health_tests;
 
 pub use agents::{AgentCatalog, AgentCatalogOptions, CheckedAgent};
-pub use command::{CommandSpec, ProgramCheck, Progress, Stdin, TASK};
+pub use command::{CommandSpec, ProgramCheck, Progress, Speaks, Stdin, TASK};
 pub use definition::{AgentDefinition, Strategy};
 pub use health::ProviderCheck;
 pub use project::find as project;

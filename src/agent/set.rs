@@ -11,7 +11,7 @@ use super::merge::{self, TrustLevel};
 use super::names::slug;
 use super::raw::LoadError;
 use super::tools::ToolChoice;
-use crate::contract::catalog::{AgentMode, InactiveDefinition};
+use crate::contract::catalog::{AgentMode, InactiveDefinition, OffPreset};
 use crate::kernel::ids::AgentId;
 use crate::kernel::time::Timestamp;
 
@@ -81,6 +81,8 @@ pub(super) struct Layers {
     pub agents: BTreeMap<AgentId, Effective>,
     /// Refused files and rows, each with the reason.
     pub rejected: Vec<InactiveDefinition>,
+    /// Presets whose programs are not installed.
+    pub off: Vec<OffPreset>,
 }
 
 impl Layers {

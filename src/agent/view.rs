@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::command::ProgramCheck;
+use super::command::{CommandSpec, ProgramCheck, Speaks};
 use super::delegating;
 use super::dialects::names::OURS;
 use super::health::{AgentHealth, Dependencies, ProviderCheck};
@@ -17,8 +17,8 @@ use super::set::{DefinitionSource, Effective, LayeredDefinition, Layers, shown};
 use super::tools::ToolChoice;
 use super::{AgentDefinition, Strategy};
 use crate::contract::catalog::{
-    AgentListing, AgentSummary, InactiveDefinition, Omitted, Overrides, Pinned, Resolved,
-    usable_skills,
+    AgentListing, AgentSummary, InactiveDefinition, OffPreset, Omitted, Overrides, Pinned,
+    Resolved, usable_skills,
 };
 use crate::contract::linked;
 use crate::contract::servers::ServerViews;
@@ -92,15 +92,25 @@ impl AvailableModels {
     }
 
     fn of<'a>(&'a self, definition: &'a AgentDefinition) -> &'a str {
-        if definition.command.is_some() {
-            return NO_MODEL;
+        if let Some(command) = &definition.command {
+            return no_model(command);
         }
         definition.model.as_deref().unwrap_or(&self.default)
     }
 }
 
 /// Shown instead of a model for an agent that is a program.
-const NO_MODEL: &str = "command";
+fn no_model(command: &CommandSpec) -> &'static str {
+    match command.speaks {
+        Speaks::Text => "command",
+        Speaks::Acp => "acp",
+    }
+}
+
+/// The names by which rules judge the program of an outside agent, and its calls.
+const OUTSIDE_TOOLS: &[&str] = &[
+    "command", "read", "grep", "write", "edit", "shell", "fetch", "tool",
+];
 
 fn stands_for(offer: &str, model: &str) -> bool {
     match offer.strip_suffix('*') {
@@ -113,6 +123,7 @@ fn stands_for(offer: &str, model: &str) -> bool {
 pub(super) struct Set {
     entries: BTreeMap<AgentId, PreparedAgent>,
     rejected: Vec<InactiveDefinition>,
+    off: Vec<OffPreset>,
 }
 
 /// One agent, prepared so that a spawn only copies it.
@@ -183,6 +194,7 @@ impl Set {
         Set {
             entries,
             rejected: layers.rejected.clone(),
+            off: layers.off.clone(),
         }
     }
 
@@ -254,13 +266,12 @@ impl Set {
         let definition = &entry.definition;
         let equipment = entry.equipment(reachable);
         let mut warnings = [entry.notes.as_slice(), &equipment.notes].concat();
-        let is_program = definition.command.is_some();
-        let (model, thinking) = if is_program {
+        let (model, thinking) = if let Some(command) = &definition.command {
             if overrides.model.is_some() || overrides.thinking.is_some() {
                 let note = format!("agent {id} is a program: model and thinking have no effect");
                 warnings.push(note);
             }
-            (NO_MODEL, None)
+            (no_model(command), None)
         } else {
             let model = overrides.model.unwrap_or_else(|| models.of(definition));
             models.check("model", model)?;
@@ -277,7 +288,7 @@ impl Set {
             on_uncertain: definition.on_uncertain.unwrap_or(OnUncertain::Report),
             definition: entry.pinned_definition.clone(),
             tools: equipment.tools.clone(),
-            skill_names: match is_program {
+            skill_names: match definition.command.is_some() {
                 true => Some(Vec::new()),
                 false => usable_skills(&definition.tools, definition.skills.as_deref()),
             },
@@ -301,6 +312,11 @@ impl Set {
                 .map(|(id, entry)| entry.summary(id, models, reachable))
                 .collect(),
             rejected: self.rejected.clone(),
+            off: {
+                let is_replaced = |name: &str| self.entries.keys().any(|id| id.as_str() == name);
+                let off = self.off.iter().filter(|one| !is_replaced(&one.name));
+                off.cloned().collect()
+            },
         }
     }
 }
@@ -436,7 +452,14 @@ impl PreparedAgent {
         let equipped = definition.tools.iter().map(String::as_str);
         // Including those that the gate closes.
         let own = OURS.iter().copied().filter(|tool| self.choice.takes(tool));
-        let program = definition.command.iter().map(|_| "command");
+        let program = definition
+            .command
+            .iter()
+            .flat_map(|command| match command.speaks {
+                Speaks::Text => &["command"][..],
+                Speaks::Acp => OUTSIDE_TOOLS,
+            });
+        let program = program.copied();
         let has: Vec<&str> = equipped.chain(own).chain(program).collect();
         let is_idle = |rule: &str| !rule.contains("__") && !has.iter().any(|tool| fits(rule, tool));
         let idle = gate_lines.iter().filter(|(rule, _)| is_idle(rule));

@@ -10,10 +10,10 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{chat, demo, help, setup, top};
 use crate::cli::commands::{
-    agents, answer, approvals, attach, audit, backup, cancel, completions, config, doctor, env,
-    events, history, inbox, logs, man, mcp, memory, node, nodes, ps, restore, retry, review, rpc,
-    run, send, serve, service, sessions, skills, spawn, status, steer, stop, tls, tokens, trust,
-    usage, wait,
+    acp, agents, answer, approvals, attach, audit, backup, cancel, completions, config, doctor,
+    env, events, history, inbox, logs, man, mcp, mcp_serve, memory, node, nodes, ps, restore,
+    retry, review, rpc, run, send, serve, service, sessions, skills, spawn, status, steer, stop,
+    tls, tokens, trust, usage, wait, webhooks,
 };
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
@@ -94,6 +94,7 @@ enum CliCommand {
     Events(events::EventsArgs),
     Agents(agents::AgentsArgs),
     Mcp(mcp::Mcp),
+    McpServe(mcp_serve::McpServe),
     Nodes(nodes::NodesArgs),
     Memory(memory::MemoryArgs),
     Node(node::NodeArgs),
@@ -102,7 +103,9 @@ enum CliCommand {
     Tokens(tokens::TokensArgs),
     Trust(trust::TrustArgs),
     Usage(usage::UsageArgs),
+    Webhooks(webhooks::WebhooksArgs),
     Setup(setup::Setup),
+    Acp(acp::AcpArgs),
     Rpc(rpc::Rpc),
     Demo(demo::Demo),
 }
@@ -232,6 +235,7 @@ fn carry_out(common: &Common, command: CliCommand) -> Result<u8, Failure> {
         CliCommand::Events(command) => Box::pin(command.run(common)),
         CliCommand::Agents(command) => Box::pin(command.run(common)),
         CliCommand::Mcp(command) => Box::pin(command.run(common)),
+        CliCommand::McpServe(command) => Box::pin(command.run(common)),
         CliCommand::Nodes(command) => Box::pin(command.run(common)),
         CliCommand::Tokens(command) => Box::pin(command.run(common)),
         CliCommand::Memory(command) => Box::pin(command.run(common)),
@@ -240,7 +244,9 @@ fn carry_out(common: &Common, command: CliCommand) -> Result<u8, Failure> {
         CliCommand::Tls(command) => Box::pin(command.run(common)),
         CliCommand::Trust(command) => Box::pin(command.run(common)),
         CliCommand::Usage(command) => Box::pin(command.run(common)),
+        CliCommand::Webhooks(command) => Box::pin(command.run(common)),
         CliCommand::Setup(command) => Box::pin(command.run(common)),
+        CliCommand::Acp(command) => Box::pin(command.run(common)),
         CliCommand::Rpc(command) => Box::pin(command.run(common)),
         CliCommand::Demo(command) => Box::pin(command.run(common)),
     };

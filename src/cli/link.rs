@@ -2,6 +2,7 @@
 //! command that calls a daemon.
 
 pub(crate) mod activation;
+mod closed;
 pub(crate) mod discover;
 pub(crate) mod known;
 pub(crate) mod start;
@@ -10,6 +11,7 @@ pub(crate) mod trust;
 pub(crate) mod watch;
 pub(crate) mod words;
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -24,9 +26,11 @@ use crate::client::{Client, ClientError, EventSubscription, NodeOutputParts};
 use crate::clock::Clock;
 use crate::daemon::Endpoint;
 use crate::kernel::fault::Kind;
+use crate::kernel::ids::BootId;
 use crate::version::version;
 use crate::wire::PROTOCOL;
 use crate::wire::events::SubscribeEvents;
+use crate::wire::gateway::{GetStatus, Status};
 use crate::wire::method::Method;
 
 /// A connection to the daemon.
@@ -41,6 +45,11 @@ impl DaemonLink {
     pub(crate) async fn open(place: &Where) -> Result<DaemonLink, Failure> {
         let (client, target) = by_any_way(place, connect).await?;
         Ok(DaemonLink { client, target })
+    }
+
+    /// The connection alone, for a caller with its own errors.
+    pub(crate) fn into_client(self) -> Client {
+        self.client
     }
 
     /// Calls a method and returns the client's error unchanged.
@@ -114,6 +123,25 @@ impl DaemonLink {
     }
 }
 
+/// How long [`answering`] waits for an answer.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// The status of the daemon at `place`; `None` if none answers.
+pub(crate) async fn answering(place: &Where) -> Option<Status> {
+    let asked = async {
+        let link = DaemonLink::open(place).await.ok()?;
+        link.ask(&GetStatus {}).await.ok()
+    };
+    tokio::time::timeout(ANSWER, asked).await.ok().flatten()
+}
+
+/// The status of the daemon at `place`, if it is ready and another process than that of `before`. While
+/// one process is gone and the next is not up yet, any error is to be expected.
+pub(crate) async fn ready(place: &Where, before: Option<BootId>) -> Option<Status> {
+    let status = answering(place).await?;
+    (status.phase == "ready" && Some(status.boot_id) != before).then_some(status)
+}
+
 /// Refuses a daemon of another protocol version: one of both would misread the other.
 fn speaks(endpoint: &Endpoint) -> Result<(), Failure> {
     if endpoint.protocol == PROTOCOL {
@@ -152,7 +180,8 @@ pub(crate) async fn by_any_way<C>(
     for way in &target.ways {
         match connect(way).await? {
             Ok(connection) => return Ok((connection, target)),
-            // An unreachable socket says nothing about the daemon's address.
+            // An unreachable socket says nothing about the daemon's address. One that this user may not
+            // open says that this user is to have no access, so the token is not tried.
             Err(error @ ClientError::NoDaemon { .. }) => lost = Some(error),
             Err(error) => return Err(failure(error, &target)),
         }
@@ -266,6 +295,7 @@ fn failure(error: ClientError, target: &DaemonTarget) -> Failure {
             Failure::new(code, NO_DAEMON, format!("{text} {url}"))
                 .hint("check it: abide status; start one: abide serve --detach")
         }
+        ClientError::NotPermitted { url, .. } => closed::failure(Path::new(url), code),
         ClientError::Unauthorized { url } => Failure::new(
             exit::AUTH,
             "unauthorized",

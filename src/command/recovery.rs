@@ -5,6 +5,7 @@ use serde_json::json;
 use super::RunAfter;
 use super::context::Context;
 use super::moves::{emit_step, load, move_run, move_run_quietly, run_paused};
+use super::outside;
 use super::steps::tool_result;
 use super::waiting::{finish, release};
 use crate::contract::commit::CommitEffect;
@@ -38,6 +39,13 @@ pub fn recover(
         run.counting_since = run.counting_since.map(|_| context.now.steady);
     }
     let mut open = steps::open(context.tx, id)?;
+    if matches!(loss, Loss::Killed | Loss::Drained)
+        && run.cancel.is_none()
+        && outside::end_lost_calls(context, &run, &open)?
+    {
+        // Its prompt is carried out again, as every prompt whose program was lost.
+        return Ok(RunAfter::with_steps(load(context, id)?, Vec::new()));
+    }
     let mut policy = context.settings.recovery;
     let idle = aged_at.map_or(0, |now| now.since(run.last_activity_at));
     let is_old = idle > policy.max_age_ms;

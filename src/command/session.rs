@@ -162,6 +162,8 @@ pub struct PatchSession {
     pub label: Option<Option<String>>,
     /// Title for display.
     pub title: Option<Option<String>>,
+    /// The agent of its turns from the next one on.
+    pub agent: Option<AgentId>,
     /// The model of its turns.
     pub model: Option<Option<String>>,
     /// Thinking level of its turns.
@@ -217,6 +219,20 @@ pub fn patch_session(context: &mut Context<'_>, patch: PatchSession) -> Result<S
             *field = value;
             changed.push(name.to_owned());
         }
+    }
+    if let Some(agent) = patch.agent {
+        if session.parent.is_some() || session.owner == Owner::Client {
+            return Err(Fault::new(
+                Kind::Conflict,
+                format!(
+                    "session {} was spawned or is owned by a client; its agent stays",
+                    session.key
+                ),
+            )
+            .hint("create a session of that agent: sessions.create"));
+        }
+        session.agent = agent;
+        changed.push("agent".to_owned());
     }
     if let Some(thinking) = patch.thinking {
         session.thinking = thinking;

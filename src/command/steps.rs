@@ -10,6 +10,7 @@ use crate::kernel::delegation::announce::NO_REPLY;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::event::RunEvent;
+use crate::kernel::run::outside::OUTSIDE;
 use crate::kernel::run::step::{
     Intent, ModelUsage, PLAN_PHASE_KEY, SUMMARY, Step, StepKind, StepState, TOO_LONG,
 };
@@ -163,10 +164,15 @@ impl Recorded {
                     Some(used) => message.counted(&used.usage),
                     None => message,
                 };
-                Some(match step.input.get(PLAN_PHASE_KEY) {
-                    Some(node) => message.with_metadata(PLAN_PHASE_KEY, node.clone()),
-                    None => message,
-                })
+                let kept = [PLAN_PHASE_KEY, OUTSIDE].into_iter();
+                let kept = kept.filter_map(|key| Some((key, step.input.get(key)?.clone())));
+                Some(kept.fold(message, |message, (key, value)| {
+                    message.with_metadata(key, value)
+                }))
+            }
+            // No entry of the transcript asks for the call of an outside agent.
+            Recorded::ToolResult { .. } | Recorded::Uncertain { .. } if step.is_outside_call() => {
+                None
             }
             Recorded::ToolResult { text, is_error } => {
                 let call = step.tool_call.as_deref().unwrap_or_default();

@@ -3,6 +3,7 @@
 
 use super::context::Context;
 use super::removal::remove_tree;
+use super::webhooks;
 use crate::kernel::event::SessionUpdated;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::SessionId;
@@ -11,8 +12,8 @@ use crate::kernel::session::{Owner, Session, SessionMode};
 use crate::kernel::time::Timestamp;
 use crate::store::tables::runs::Age;
 use crate::store::tables::{
-    approvals, blobs, environment, events, expired, idempotency, outbox, outputs, questions, runs,
-    sends, sessions, skills, steers, steps,
+    approvals, blobs, dead_letters, environment, events, expired, idempotency, outbox, outputs,
+    questions, runs, sends, sessions, skills, steers, steps, webhooks as hooks,
 };
 use crate::store::tx::{DbError, Tx};
 
@@ -49,6 +50,13 @@ pub enum Sweep {
         /// Events before this time.
         before: Timestamp,
     },
+    /// Removes old dead letters, and webhooks whose tables were removed from the settings.
+    Webhooks {
+        /// Dead letters from before this time.
+        dead_before: Timestamp,
+        /// Webhooks whose tables were removed before this time.
+        removed_before: Timestamp,
+    },
     /// Removes bodies that no run pins, and ids of removed runs.
     Leftovers {
         /// Bodies last used before this time.
@@ -83,8 +91,22 @@ pub fn sweep(context: &mut Context<'_>, sweep: &Sweep) -> Result<Swept, Fault> {
             after,
         } => retire(context, *before, *keys_before, *after)?,
         Sweep::Events { before } => {
-            let gone = events::remove_some(context.tx, *before, PARTS)?;
+            let Some(end) = events::end_of_old(context.tx, *before, PARTS)? else {
+                return Ok(Swept::default());
+            };
+            webhooks::count_missed(context.tx, end)?;
+            let gone = events::remove_to(context.tx, end)?;
             Swept::more_if(gone == u64::from(PARTS))
+        }
+        Sweep::Webhooks {
+            dead_before,
+            removed_before,
+        } => {
+            dead_letters::forget(context.tx, *dead_before)?;
+            for name in hooks::removed_before(context.tx, *removed_before)? {
+                hooks::delete(context.tx, &name)?;
+            }
+            Swept::default()
         }
         Sweep::Leftovers { before, ids_before } => leftovers(context, *before, *ids_before)?,
     };
@@ -102,6 +124,13 @@ pub fn is_due(tx: &mut dyn Tx, sweep: &Sweep) -> Result<bool, DbError> {
             .first()
             .is_some_and(|run| run.created_at <= *before),
         Sweep::Events { before } => events::oldest(tx)?.is_some_and(|at| at <= *before),
+        Sweep::Webhooks {
+            dead_before,
+            removed_before,
+        } => {
+            dead_letters::exist_before(tx, *dead_before)?
+                || !hooks::removed_before(tx, *removed_before)?.is_empty()
+        }
         Sweep::Leftovers { before, ids_before } => {
             !blobs::unused_since(tx, *before, 1)?.is_empty()
                 || expired::oldest(tx)?.is_some_and(|at| at <= *ids_before)

@@ -227,7 +227,7 @@ pub fn request_approval(
         ApprovalRequested {
             approval_id: id,
             tool: approval.tool.clone(),
-            tool_call_id: step.tool_call.clone(),
+            tool_call_id: step.shown_call(),
             params_summary: step.params_summary.clone(),
             why: approval.consent.why.clone(),
             expires_at: approval.expires_at,

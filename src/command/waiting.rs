@@ -167,11 +167,12 @@ pub fn finish(
         true => {
             let text = storable(text);
             let id = MessageId::answer_of(step.id);
-            NewMessage::answer(id, run.id, vec![Block::Text { text }])
+            Some(NewMessage::answer(id, run.id, vec![Block::Text { text }]))
         }
-        false => tool_result(context, &step, text, failed),
+        false if step.is_outside_call() => None,
+        false => Some(tool_result(context, &step, text, failed)),
     };
-    let appended = context.append_of(&run, vec![message])?;
+    let appended = context.append_of(&run, message.into_iter().collect())?;
     step.message_seq = appended.first().map(|message| message.seq);
     steps::update(context.tx, &step)?;
     emit_step(context, &run, &step)?;

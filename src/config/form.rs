@@ -10,9 +10,13 @@ use std::time::Duration;
 use ipnet::IpNet;
 use toml::Value;
 
+use super::hooks::HookCheck;
+use super::openai::{OnDisconnect, ShownToolCalls};
+use crate::kernel::event::KindPattern;
 use crate::kernel::policy::Visibility;
 use crate::kernel::session::Overflow;
 use crate::kernel::text::text_enum::text_enum;
+use crate::kernel::webhook::SessionPattern;
 
 pub use remote::*;
 
@@ -93,6 +97,23 @@ impl SettingForm<u64> for Bytes {
     }
 }
 
+/// A number of [`Bytes`] from 1 to this many.
+pub struct BytesUpTo(pub u64);
+
+impl SettingForm<u64> for BytesUpTo {
+    fn read(&self, value: &Value) -> Result<u64, String> {
+        let found = Bytes.read(value)?;
+        match (1..=self.0).contains(&found) {
+            true => Ok(found),
+            false => Err(format!("1 to {} bytes are allowed", self.0)),
+        }
+    }
+
+    fn show(&self, value: &u64) -> Option<Value> {
+        Bytes.show(value)
+    }
+}
+
 fn bytes(text: &str) -> Option<u64> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
@@ -143,6 +164,49 @@ impl SettingForm<Vec<String>> for Texts {
 
     fn show(&self, value: &Vec<String>) -> Option<Value> {
         Some(value.clone().into())
+    }
+}
+
+/// A list of event kinds, or prefixes of them with a star; in an environment variable, separated by
+/// commas.
+pub struct EventKinds;
+
+impl SettingForm<Vec<String>> for EventKinds {
+    fn read(&self, value: &Value) -> Result<Vec<String>, String> {
+        let kinds = Texts.read(value)?;
+        match kinds.iter().find(|text| KindPattern::parse(text).is_none()) {
+            None => Ok(kinds),
+            Some(wrong) => Err(format!(
+                "{wrong:?} is neither an event kind nor a prefix such as run.*"
+            )),
+        }
+    }
+
+    fn show(&self, value: &Vec<String>) -> Option<Value> {
+        Texts.show(value)
+    }
+}
+
+/// A list of session keys, or prefixes of them with a star; in an environment variable, separated by
+/// commas.
+pub struct SessionKeys;
+
+impl SettingForm<Vec<String>> for SessionKeys {
+    fn read(&self, value: &Value) -> Result<Vec<String>, String> {
+        let keys = Texts.read(value)?;
+        match keys
+            .iter()
+            .find(|text| SessionPattern::parse(text).is_none())
+        {
+            None => Ok(keys),
+            Some(wrong) => Err(format!(
+                "{wrong:?} is neither a session key nor a prefix such as agent:build:*"
+            )),
+        }
+    }
+
+    fn show(&self, value: &Vec<String>) -> Option<Value> {
+        Texts.show(value)
     }
 }
 
@@ -343,6 +407,24 @@ pub const OVERFLOW: OneOf<Overflow> = OneOf {
 pub const FILE_WATCH: OneOf<FileWatch> = OneOf {
     all: FileWatch::ALL,
     text: FileWatch::as_str,
+};
+
+/// What clients of the OpenAI-compatible API see; see [`ShownToolCalls`].
+pub const SHOWN_TOOL_CALLS: OneOf<ShownToolCalls> = OneOf {
+    all: ShownToolCalls::ALL,
+    text: ShownToolCalls::as_str,
+};
+
+/// What a disconnect does; see [`OnDisconnect`].
+pub const ON_DISCONNECT: OneOf<OnDisconnect> = OneOf {
+    all: OnDisconnect::ALL,
+    text: OnDisconnect::as_str,
+};
+
+/// How a delivery of a webhook is checked; see [`HookCheck`].
+pub const HOOK_CHECK: OneOf<HookCheck> = OneOf {
+    all: HookCheck::ALL,
+    text: HookCheck::as_str,
 };
 
 /// The API protocol of a provider; see [`ProviderKind`].

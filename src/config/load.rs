@@ -97,6 +97,10 @@ impl Loaded {
                 config.listen
             )));
         }
+        for (name, hook) in &config.named.hooks {
+            hook.is_complete()
+                .map_err(|why| ConfigError::Together(format!("hooks.{name}.{why}")))?;
+        }
         Ok(())
     }
 
@@ -465,6 +469,8 @@ mod tests {
                 Value::String("127.0.0.1:1".to_owned()),
                 Value::String("127.0.0.1".to_owned()),
                 Value::String("poll".to_owned()),
+                Value::String("hidden".to_owned()),
+                Value::String("cancel".to_owned()),
                 Value::String("tree".to_owned()),
                 Value::String("http://127.0.0.1:1/a".to_owned()),
                 Value::Integer(1000),

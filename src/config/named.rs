@@ -8,10 +8,12 @@ use std::time::Duration;
 use toml::Value;
 
 use super::form::{
-    Amount, Auth, AuthNames, Count, Flag, Folder, GivenText, GivenVariables, Headers, HttpUrl,
-    Optional, PROVIDER_KIND, Period, ProviderKind, SERVER_SCOPE, ServerScope, SettingForm, Span,
-    Text, Texts,
+    Amount, Auth, AuthNames, BytesUpTo, Count, EventKinds, Flag, Folder, GivenText, GivenVariables,
+    HOOK_CHECK, HeaderName, Headers, HttpUrl, Optional, PROVIDER_KIND, Period, ProviderKind,
+    SERVER_SCOPE, ServerScope, SessionKeys, SettingForm, Span, Text, Texts,
 };
+use super::hooks::HookCheck;
+use super::template::{SessionTemplate, Template, TextTemplate};
 use crate::kernel::secret::{GivenValue, Secret};
 
 /// One block per section: its name, the validation of its table names, and one line per field as in
@@ -219,6 +221,28 @@ named! {
         /// Time limit of a call without progress.
         "call_timeout" => call_timeout: Duration = Duration::from_secs(60), Period;
     }
+    /// A hook: deliveries of other services to `/hooks/NAME` start runs.
+    "hooks" hooks: HookTable, webhook_name {
+        /// How a delivery proves that its sender has the secret: `github` (`X-Hub-Signature-256`),
+        /// `standard` (Standard Webhooks) or `bearer` (`Authorization: Bearer`). Must be set.
+        "check" => check: Option<HookCheck> = None, Optional(HOOK_CHECK);
+        /// The secret, at least 16 characters: a text, which is never displayed, or a reference
+        /// that is read at each delivery, `{ from = "file:/PATH" }`. Must be set.
+        "secret" => secret: Option<GivenValue> = None, Optional(GivenText);
+        /// Agent that executes the runs. Unset: the default agent, or that of the session.
+        "agent" => agent: Option<String> = None, Optional(Text);
+        /// Text of the task, with places for fields of the body and headers, such as
+        /// `{issue.title}`. Must be set.
+        "task" => task: Option<Template> = None, Optional(TextTemplate);
+        /// Key of the session in which the task is a turn; it may have places, too. Unset: each
+        /// delivery starts a run in a session of its own.
+        "session" => session: Option<Template> = None, Optional(SessionTemplate);
+        /// Header with the id of a delivery, which must then be sent; the same id starts one run.
+        /// Unset: `X-GitHub-Delivery`, `webhook-id` or `Idempotency-Key`, by `check`.
+        "idempotency_header" => idempotency_header: Option<String> = None, Optional(HeaderName);
+        /// Maximum size of a body, up to 10 MiB.
+        "max_body" => max_body: u64 = 1 << 20, BytesUpTo(10 << 20);
+    }
     /// Settings of one skill, by its name or key.
     "skills.entries" skills: SkillTable, skill_name {
         /// Whether runs can use the skill.
@@ -232,6 +256,31 @@ named! {
         /// Variable of the daemon's environment that holds the value of `primaryEnv`; `api_key`
         /// takes precedence.
         "api_key_env" => api_key_env: Option<String> = None, Optional(Text);
+    }
+    /// A receiver of events over HTTP.
+    "webhooks" webhooks: WebhookTable, webhook_name {
+        /// Address that events are sent to, by POST.
+        "url" => url: Option<String> = None, Optional(HttpUrl);
+        /// Kinds of events, or prefixes with a star such as `run.*`. Empty: all.
+        "kinds" => kinds: Vec<String> = Vec::new(), EventKinds;
+        /// Keys of sessions, or prefixes with a star such as `agent:build:*`. Empty: all, and events
+        /// without a session.
+        "sessions" => sessions: Vec<String> = Vec::new(), SessionKeys;
+        /// Secret that signs messages, `whsec_` and base64: a text, which is never displayed, or
+        /// `{ from = "env:NAME" }`. Unset: messages are not signed.
+        "secret" => secret: Option<GivenValue> = None, Optional(GivenText);
+        /// The former secret, while the receiver changes to the new one: messages have a signature
+        /// of each.
+        "previous_secret" => previous_secret: Option<GivenValue> = None, Optional(GivenText);
+        /// Whether private, loopback and link-local addresses are sent to.
+        "allow_private" => allow_private: bool = false, Flag;
+        /// Time limit of an attempt.
+        "timeout" => timeout: Duration = Duration::from_secs(15), Period;
+        /// Maximum number of attempts for an event. After the last one it is a dead letter.
+        "attempts" => attempts: u32 = 16, Count(1, 50);
+        /// Wait before the second attempt. It doubles each time, up to 6 h, and a random part of up to
+        /// a quarter is added.
+        "retry_wait" => retry_wait: Duration = Duration::from_secs(5), Period;
     }
     /// Prices of a model per million tokens. All prices must be in one currency.
     "prices" prices: PriceTable, model_name {
@@ -285,6 +334,17 @@ fn server_name(name: &str) -> Result<(), String> {
     }
 }
 
+fn webhook_name(name: &str) -> Result<(), String> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    match name.len() <= 64 && name.chars().all(fits) {
+        true => Ok(()),
+        false => Err(
+            "the name of a hook or a webhook has at most 64 lowercase letters, digits, - and _"
+                .to_owned(),
+        ),
+    }
+}
+
 fn skill_name(name: &str) -> Result<(), String> {
     match name.chars().any(char::is_control) {
         false => Ok(()),
@@ -308,6 +368,7 @@ mod tests {
         let headers = toml::Table::from_iter([("X-Team".to_owned(), Value::from("a"))]);
         let tried = [
             Value::from("openai"),
+            Value::from("github"),
             Value::from("run"),
             Value::from("https://a.example/v1"),
             Value::from("/a/file"),
@@ -324,8 +385,10 @@ mod tests {
         for (table, fields) in [
             ("providers.mine", ProviderTable::FIELDS),
             ("mcp.files", ServerTable::FIELDS),
+            ("hooks.issues", HookTable::FIELDS),
             ("prices.a/b-1.5", PriceTable::FIELDS),
             ("skills.entries.a.b", SkillTable::FIELDS),
+            ("webhooks.audit", WebhookTable::FIELDS),
         ] {
             for field in fields {
                 let key = format!("{table}.{field}");
@@ -341,8 +404,10 @@ mod tests {
         let tables = [
             ProviderTable::FIELDS,
             ServerTable::FIELDS,
+            HookTable::FIELDS,
             SkillTable::FIELDS,
             PriceTable::FIELDS,
+            WebhookTable::FIELDS,
         ];
         let keys = tables.iter().map(|fields| fields.len()).sum::<usize>();
         assert_eq!(named.keys().len(), keys);
@@ -356,8 +421,16 @@ mod tests {
             let key = format!("providers.{name}.kind");
             assert!(named.set(&key, &kind).is_err(), "{name}");
         }
+        for name in ["Mine", "a b", "a/b", "ä", "a.b"] {
+            let key = format!("hooks.{name}.task");
+            assert!(named.set(&key, &kind).is_err(), "{name}");
+        }
         for name in ["Files", "1a", "a__b", "_a"] {
             let key = format!("mcp.{name}.command");
+            assert!(named.set(&key, &kind).is_err(), "{name}");
+        }
+        for name in ["Audit", "a b", "ä"] {
+            let key = format!("webhooks.{name}.secret");
             assert!(named.set(&key, &kind).is_err(), "{name}");
         }
         assert!(named.set("prices.small.input", &Value::from(1)).is_err());
@@ -390,6 +463,10 @@ mod tests {
         assert!(!format!("{named:?}").contains("canary"));
         let env = Value::from("TOKEN=canary");
         named.set("mcp.a.env", &env).unwrap();
+        assert!(!format!("{named:?}").contains("canary"));
+        named
+            .set("webhooks.a.secret", &Value::from("whsec_canary"))
+            .unwrap();
         assert!(!format!("{named:?}").contains("canary"));
         let broken = Value::from("no header");
         assert!(named.set("providers.a.headers", &broken).is_err());

@@ -10,9 +10,11 @@ use toml::Value;
 
 use super::form::{
     Address, Amount, Bytes, Count, FILE_WATCH, FileWatch, Flag, Folder, Folders, HttpUrl, Networks,
-    OVERFLOW, Optional, OrNever, Period, SettingForm, Span, Text, Texts, UpTo, VISIBILITY,
+    ON_DISCONNECT, OVERFLOW, Optional, OrNever, Period, SHOWN_TOOL_CALLS, SettingForm, Span, Text,
+    Texts, UpTo, VISIBILITY,
 };
 use super::named::{self, Named};
+use super::openai::{OnDisconnect, ShownToolCalls};
 use crate::kernel::policy::Visibility;
 use crate::kernel::session::Overflow;
 
@@ -129,6 +131,14 @@ settings! {
     /// Time limit for a client that reads nothing of what is written to it. After that its
     /// connection is closed.
     Start "gateway.write_timeout" => write_timeout: Duration = Duration::from_mins(1), Period;
+    /// Whether clients of the OpenAI-compatible API see the tool calls and the thinking of agents as
+    /// reasoning (`reasoning`) or not (`hidden`).
+    Reload "openai.tool_calls" =>
+        openai_tool_calls: ShownToolCalls = ShownToolCalls::Reasoning, SHOWN_TOOL_CALLS;
+    /// What happens to the run of a client of the OpenAI-compatible API that disconnects before the
+    /// answer is complete: the run goes on (`continue`) or is cancelled (`cancel`).
+    Reload "openai.on_disconnect" =>
+        openai_on_disconnect: OnDisconnect = OnDisconnect::Continue, ON_DISCONNECT;
     /// Agent to use when a request names none.
     Start "defaults.agent" => agent: String = "build".to_owned(), Text;
     /// Model to use when neither request, session nor agent names one, as `provider/name`.

@@ -87,6 +87,15 @@ impl SettingsSource {
         self.with_flags(load(self.file.as_deref(), self.named, variables())?)
     }
 
+    /// As [`SettingsSource::load`], with these variables in place of this process's: the settings of
+    /// another process.
+    pub fn load_as(
+        &self,
+        variables: impl Iterator<Item = (String, String)>,
+    ) -> Result<Loaded, ConfigError> {
+        self.with_flags(load(self.file.as_deref(), self.named, variables)?)
+    }
+
     /// What [`Source::load`] would return if its file contained `text`.
     pub fn load_with(&self, text: &str) -> Result<Loaded, ConfigError> {
         let path = self.file.as_deref().unwrap_or(Path::new("abide.toml"));

@@ -69,6 +69,17 @@ pub struct InactiveDefinition {
     pub reason: String,
 }
 
+/// A built-in outside agent whose program is not installed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OffPreset {
+    /// The name that the agent has once its program is found.
+    pub name: String,
+    /// The program, looked for in the daemon's `PATH`.
+    pub program: String,
+    /// How the program is installed, and what it needs to work.
+    pub needs: String,
+}
+
 /// An agent as shown in lists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentSummary {
@@ -182,6 +193,8 @@ pub struct AgentListing {
     pub agents: Vec<AgentSummary>,
     /// Invalid definitions.
     pub rejected: Vec<InactiveDefinition>,
+    /// Built-in outside agents whose programs are not installed.
+    pub off: Vec<OffPreset>,
 }
 
 /// Text that is stored by its hash.

@@ -14,6 +14,8 @@ use crate::kernel::delegation::{DelegationMode, Stream};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::policy::gate::Bundle;
+use crate::kernel::run::outside::OutsideTurn;
+use crate::kernel::run::step::Intent;
 use crate::kernel::run::thinking::Thinking;
 use crate::kernel::session::{Cleanup, SessionMode};
 
@@ -219,6 +221,13 @@ pub trait Delegate: Send + Sync + 'static {
 
     /// Searches the memories that the caller may read.
     fn recall(&self, site: Site, ask: RecallArgs) -> BoxFuture<'static, Result<ToolReply, Fault>>;
+
+    /// Keeps the session in which an outside agent is prompted; it is in the store once this
+    /// returns.
+    fn keep_turn(&self, site: Site, turn: OutsideTurn) -> BoxFuture<'static, Result<(), Fault>>;
+
+    /// Begins a call that an outside agent makes in its turn; it is in the store once this returns.
+    fn begin_call(&self, site: Site, call: Intent) -> BoxFuture<'static, Result<(), Fault>>;
 
     /// The agents that the caller may spawn.
     fn agents(&self, site: Site) -> BoxFuture<'static, Result<ToolReply, Fault>>;

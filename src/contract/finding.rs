@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "FindingStatus")]
 pub enum Health {
     /// Works as intended.
     Ok,

@@ -20,6 +20,7 @@ pub mod rows;
 pub mod runner;
 pub mod servers;
 pub mod skills;
+pub mod webhooks;
 
 /// A boxed future, so that the traits here are usable as trait objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -47,6 +47,9 @@ pub trait ProcessTracker: Send + Sync + 'static {
     /// The programs that go on while the daemon is down, and those of which a result is kept.
     fn kept(&self) -> Vec<KeptStep>;
 
+    /// The steps whose programs have keepers of a newer version: they are left alone.
+    fn kept_by_newer(&self) -> Vec<StepId>;
+
     /// The outcome of the step is stored, so what is kept about its program is removed.
     fn step_stored(&self, step: StepId);
 

@@ -147,6 +147,16 @@ pub trait Runner: Send + Sync + 'static {
     /// prepared, so that its absence later shows that it was lost.
     fn prepare(&self, view: &RunView, step: &Step);
 
+    /// The step is not carried out: this text is its outcome. The program that made the call, if it
+    /// waits for an answer, gets the refusal.
+    fn refused(&self, _step: &Step, _why: &str) {}
+
+    /// The executor of the run is being stopped: once this resolves, the programs of its steps have
+    /// had the time that their protocol gives them to end the work. Takes at most two seconds.
+    fn stopping(&self, _run: RunId) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// The outcome of this step is stored: what another process keeps of its effect can go.
     fn stored(&self, step: StepId);
 

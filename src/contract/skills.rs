@@ -173,6 +173,8 @@ pub struct ListedSkill {
     pub compatibility: Option<String>,
     /// Patterns of tools that it was made for.
     pub allowed_tools: Vec<String>,
+    /// Users may ask for it by its name.
+    pub user_invocable: bool,
     /// The variable that is set to the skill's API key.
     pub primary_env: Option<String>,
     /// The environment variables that it needs.

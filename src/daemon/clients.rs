@@ -56,7 +56,10 @@ impl Clients {
             socket: address.socket.clone(),
             servers: parts.servers.seen(),
             nodes: parts.nodes.clone(),
+            webhooks: parts.webhook_board.clone(),
             names: parts.names.clone(),
+            openai: parts.openai.clone(),
+            hooks: parts.hooks.clone(),
             limits: gateway::ClientLimits {
                 connections: gateway::Connections::within(Descriptors::limit()),
                 write_timeout: config.write_timeout,

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+pub use crate::gateway::openrpc;
 pub use doctor::{offline, ollama};
 pub use failure::DaemonFailure;
 pub use parts::AgentCheck;

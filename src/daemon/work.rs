@@ -15,9 +15,13 @@ use super::parts::{DaemonParts, agents, skills};
 use crate::contract::commit::CommitEffect;
 use crate::contract::control::Then;
 use crate::registry::Principal;
+use crate::webhooks::{self, WebhookParts};
 
 /// Time limit for the last reload of agents and skills.
 const LAST_RELOAD: Duration = Duration::from_secs(2);
+
+/// Time limit for webhooks to store their progress.
+const LAST_MESSAGES: Duration = Duration::from_secs(3);
 
 /// The running work.
 pub struct Work {
@@ -25,6 +29,7 @@ pub struct Work {
     pub service: JoinHandle<Then>,
     notifying: AbortOnDropHandle<()>,
     _asking: AbortOnDropHandle<()>,
+    webhooks: JoinHandle<()>,
     watching: JoinHandle<()>,
     scanning: JoinHandle<()>,
     stop_watching: CancellationToken,
@@ -37,6 +42,7 @@ impl Work {
         parts.servers.start();
         let stop = CancellationToken::new();
         let skills_changed = Arc::new(Notify::new());
+        let clock = parts.clock.clone();
         let programs = NodePrograms {
             nodes: Arc::new(parts.nodes),
             skills: Arc::clone(&parts.skills) as _,
@@ -53,6 +59,15 @@ impl Work {
                 parts.notifier,
                 parts.notified,
             ))),
+            webhooks: tokio::spawn(webhooks::keep(
+                WebhookParts {
+                    registry: registry.clone(),
+                    clock,
+                    board: parts.webhook_board,
+                },
+                parts.webhooks,
+                stop.clone(),
+            )),
             watching: tokio::spawn(agents::keep(
                 registry.clone(),
                 parts.agent_files,
@@ -70,11 +85,19 @@ impl Work {
         }
     }
 
-    /// Once this returns, nothing more is notified, and a reload in progress is recorded, unless it
-    /// takes too long.
+    /// Once this returns, nothing more is notified or sent to webhooks, whose progress is stored, and a
+    /// reload in progress is recorded, unless it takes too long.
     pub async fn end(self) {
         drop(self.notifying);
         self.stop_watching.cancel();
+        if tokio::time::timeout(LAST_MESSAGES, self.webhooks)
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "webhooks did not end in time; what they sent last is sent again at the next start"
+            );
+        }
         let ended = async { self.watching.await.is_ok() && self.scanning.await.is_ok() };
         if tokio::time::timeout(LAST_RELOAD, ended).await != Ok(true) {
             tracing::error!(

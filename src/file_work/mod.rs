@@ -21,6 +21,11 @@ use tokio::sync::{Notify, oneshot};
 use crate::clock::Clock;
 use crate::failpoint::reach;
 
+/// Once this returns, the entries of the folder survive a loss of power.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
 /// The pool for tool calls: 32 threads, up to 64 stuck ones on top.
 pub static TOOLS: LazyLock<Pool> = LazyLock::new(|| Pool {
     point: "file_work.calls",

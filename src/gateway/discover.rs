@@ -18,7 +18,7 @@ use crate::kernel::event::EventKind;
 use crate::kernel::fault::{Fault, Kind};
 use crate::version::version;
 use crate::wire::gateway::{Discover, OpenRpc};
-use crate::wire::method::MethodRow;
+use crate::wire::method::{Dispatch, MethodRow};
 use crate::wire::methods::METHODS;
 use crate::wire::{PROTOCOL, error, events};
 
@@ -32,7 +32,9 @@ pub(super) fn register(table: &mut MethodsBuilder) {
 async fn discover(context: Arc<CallContext>, _: Discover) -> Result<Document, Fault> {
     // Generated on the first request: the schemas would take more time at startup than everything
     // else.
-    let document = context.document.get_or_init(|| document(&context.url));
+    let document = context
+        .document
+        .get_or_init(|| Document(openrpc(&context.url).into()));
     Ok(document.clone())
 }
 
@@ -49,7 +51,7 @@ impl MethodReply for Document {
 }
 
 /// Generates the document of all methods, served at `url`.
-fn document(url: &str) -> Document {
+pub fn openrpc(url: &str) -> String {
     // Separate generators: requests may omit fields that responses always contain.
     let mut takes = generator(SchemaSettings::for_deserialize);
     let mut gives = generator(SchemaSettings::for_serialize);
@@ -88,7 +90,7 @@ fn document(url: &str) -> Document {
         "x-event": envelope,
         "x-events": events,
     });
-    Document(document.to_string().into())
+    document.to_string()
 }
 
 /// Adds a result to each example; an example without one would describe a notification.
@@ -163,6 +165,7 @@ fn method(row: &MethodRow, takes: &mut SchemaGenerator, gives: &mut SchemaGenera
         "x-effect": row.effect,
         "x-scope": row.scope,
         "x-concerns": row.concerns,
+        "x-waits": row.dispatch == Dispatch::Waits,
         "examples": [example(row)],
     })
 }

@@ -1,7 +1,11 @@
 //! The HTTP routes: public health and readiness; authenticated calls, events, metrics and WebSocket
 //! upgrades.
 
+pub(crate) mod first_bytes;
+pub(crate) mod hooks;
+pub(crate) mod mcp;
 pub(crate) mod metrics;
+pub(crate) mod openai;
 pub(crate) mod socket;
 pub(crate) mod sse;
 pub(crate) mod write_timeout;
@@ -27,13 +31,14 @@ use tokio_util::task::TaskTracker;
 
 use super::rpc::{Connection, Dispatcher, RpcAnswer, error_text};
 use crate::contract::control::Phase;
+use crate::gateway::HttpParts;
 use crate::gateway::access::connection_limits::Seat;
 use crate::gateway::access::peer::{Peer, PeerGate};
 use crate::gateway::access::rights;
-use crate::gateway::http::metrics::Scrape;
 use crate::gateway::http::sse::SseOutcome;
+use crate::gateway::local_api::LocalApi;
 use crate::gateway::methods::status::phase_name;
-use crate::gateway::nodes::{self, NodeHub, NodeRoute};
+use crate::gateway::nodes::{self, NodeRoute};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::scope::Scope;
 use crate::registry::Principal;
@@ -51,8 +56,7 @@ const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct HttpGateway {
     pub(crate) gate: PeerGate,
     pub(crate) dispatcher: Arc<Dispatcher>,
-    pub(crate) metrics: Scrape,
-    pub(crate) nodes: NodeHub,
+    pub(super) parts: HttpParts,
     pub(crate) shutdown: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -89,15 +93,26 @@ pub(crate) async fn handle(
             Err(fault) => refused(fault),
         },
         (_, "/events") => wrong_method("GET"),
+        (_, "/mcp") => match mcp_route(&door, connection, &peer, &seat, request).await {
+            Ok(answered) => answered,
+            Err(fault) => refused(fault),
+        },
+        (_, path) if path.starts_with("/v1/") => {
+            openai::answer(&door, connection, &peer, &seat, request).await
+        }
+        (_, path) if path.starts_with(hooks::PATH) => {
+            hooks::answer(&door, connection, &peer, &seat, request).await
+        }
         (&Method::GET, "/pair") => node_route(&door, NodeRoute::Pair, &peer, &seat, request),
         (&Method::GET, "/node") => node_route(&door, NodeRoute::Link, &peer, &seat, request),
         (_, "/pair" | "/node") => wrong_method("GET"),
         (_, path) => {
             let path = crate::kernel::text::prefix(path, 80);
             let fault = Fault::not_found("route", path);
-            refused(
-                fault.hint("the routes are /, /events, /health, /ready, /metrics, /pair and /node"),
-            )
+            refused(fault.hint(
+                "the routes are /, /events, /health, /hooks/, /mcp, /ready, /metrics, /pair, /node and \
+                 /v1/",
+            ))
         }
     };
     seat.mark_answered();
@@ -139,7 +154,7 @@ async fn metrics_route(
         return Err(rights::refusal(run, "/metrics"));
     }
     rights::check_client(&who, "/metrics", Some(Scope::Read), Concerns::Daemon)?;
-    let text = (door.metrics)().await?;
+    let text = (door.parts.metrics)().await?;
     let mut answered = json(StatusCode::OK, text);
     let kind = HeaderValue::from_static(crate::telemetry::metrics::CONTENT_TYPE);
     answered.headers_mut().insert(CONTENT_TYPE, kind);
@@ -164,6 +179,39 @@ async fn rpc_route(
         }
         _ => Ok(wrong_method("POST")),
     }
+}
+
+/// `/mcp`: the MCP server over HTTP.
+async fn mcp_route(
+    door: &HttpGateway,
+    connection: Arc<Connection>,
+    peer: &Peer,
+    seat: &Seat,
+    request: Request<Incoming>,
+) -> Result<HttpResponse, Fault> {
+    let (api, head, body) = admit_to_api(door, connection, peer, seat, request).await?;
+    let request = Request::from_parts(head, Full::new(body));
+    Ok(mcp::answer(api, door.shutdown.clone(), request).await)
+}
+
+/// Admits a request of another protocol: the API with the caller's rights, and the request with its
+/// whole body, which only a POST has.
+async fn admit_to_api(
+    door: &HttpGateway,
+    connection: Arc<Connection>,
+    peer: &Peer,
+    seat: &Seat,
+    request: Request<Incoming>,
+) -> Result<(LocalApi, http::request::Parts, Bytes), Fault> {
+    let who = admit(door, peer, seat, request.headers())?;
+    connection.set_is_program(seat.is_of_program());
+    let (head, body) = request.into_parts();
+    let body = match head.method {
+        Method::POST => take_body(door, &connection, body, usize::MAX).await?,
+        _ => Vec::new(),
+    };
+    let api = LocalApi::new(Arc::clone(&door.dispatcher), connection, who);
+    Ok((api, head, Bytes::from(body)))
 }
 
 /// `GET /events`: events as server-sent events.
@@ -202,30 +250,7 @@ async fn call(
             ),
         ));
     }
-    let most = door.dispatcher.limits().payload;
-    let body = request.into_body();
-    if body.size_hint().lower() > most as u64 {
-        tokio::select! {
-            () = discard(body) => {}
-            () = door.shutdown.cancelled() => {}
-        }
-        return Err(too_large(most));
-    }
-    // The declared size is reserved before the body is read.
-    let announced = body.size_hint().upper().unwrap_or(most as u64);
-    let held = door
-        .dispatcher
-        .reserve_bytes(&connection, usize::try_from(announced).unwrap_or(most))?;
-    let bytes = tokio::select! {
-        bytes = read(body, most) => bytes?,
-        () = door.shutdown.cancelled() => {
-            return Err(Fault::new(
-                Kind::Unavailable,
-                "the daemon is shutting down and the request was incomplete; nothing was done",
-            ));
-        }
-    };
-    drop(held);
+    let bytes = take_body(door, &connection, request.into_body(), usize::MAX).await?;
     let text = match std::str::from_utf8(&bytes) {
         Ok(text) => text,
         Err(error) => {
@@ -239,6 +264,40 @@ async fn call(
         RpcAnswer::Later(answer) => answer.await,
     };
     Ok(json(StatusCode::OK, text))
+}
+
+/// Reads the body of a request, of at most `most` bytes and within the limits for requests in
+/// flight.
+async fn take_body(
+    door: &HttpGateway,
+    connection: &Connection,
+    body: Incoming,
+    most: usize,
+) -> Result<Vec<u8>, Fault> {
+    let most = most.min(door.dispatcher.limits().payload);
+    if body.size_hint().lower() > most as u64 {
+        tokio::select! {
+            () = discard(body) => {}
+            () = door.shutdown.cancelled() => {}
+        }
+        return Err(too_large(most));
+    }
+    // The declared size is reserved before the body is read.
+    let announced = body.size_hint().upper().unwrap_or(most as u64);
+    let held = door
+        .dispatcher
+        .reserve_bytes(connection, usize::try_from(announced).unwrap_or(most))?;
+    let bytes = tokio::select! {
+        bytes = read(body, most) => bytes?,
+        () = door.shutdown.cancelled() => {
+            return Err(Fault::new(
+                Kind::Unavailable,
+                "the daemon is shutting down and the request was incomplete; nothing was done",
+            ));
+        }
+    };
+    drop(held);
+    Ok(bytes)
 }
 
 /// Upgrades the request to a WebSocket, which is served in its own task.

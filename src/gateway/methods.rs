@@ -21,6 +21,7 @@ pub(crate) mod status;
 pub(crate) mod tokens;
 pub(crate) mod trust;
 pub(crate) mod usage;
+pub(crate) mod webhooks;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -5,6 +5,7 @@
 pub(crate) mod access;
 mod discover;
 mod http;
+mod local_api;
 mod methods;
 mod nodes;
 mod rpc;
@@ -29,10 +30,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
+use crate::config::{HookTables, OpenAiOptions};
 use crate::contract::control::Control;
 use crate::contract::servers::ServersSeen;
+use crate::contract::webhooks::WebhookBoard;
 pub use crate::gateway::access::connection_limits::Connections;
 pub use crate::gateway::access::peer::Origins;
+pub use crate::gateway::discover::openrpc;
 pub use crate::gateway::nodes::{GatewayKey, NodeHub, NodeHubParts};
 use crate::kernel::ids::BootId;
 use crate::kernel::time::Timestamp;
@@ -68,8 +72,14 @@ pub struct GatewayParts {
     pub servers: ServersSeen,
     /// The paired nodes.
     pub nodes: NodeHub,
+    /// The state of each webhook.
+    pub webhooks: WebhookBoard,
     /// Accepted host names and origins; a reload may change them.
     pub names: watch::Receiver<Names>,
+    /// What clients of the OpenAI-compatible API see; a reload may change it.
+    pub openai: watch::Receiver<OpenAiOptions>,
+    /// The inbound webhooks by name; a reload may change them.
+    pub hooks: watch::Receiver<HookTables>,
     /// Limits for clients.
     pub limits: ClientLimits,
 }
@@ -151,6 +161,7 @@ struct GatewayState {
     control: Arc<dyn Control>,
     servers: ServersSeen,
     nodes: NodeHub,
+    webhooks: WebhookBoard,
     clock: Clock,
     boot: BootId,
     started_at: Timestamp,
@@ -192,7 +203,10 @@ pub async fn serve(
         socket,
         servers,
         nodes,
+        webhooks,
         names,
+        openai,
+        hooks,
         limits,
     } = state;
     nodes.follow(Arc::clone(&control));
@@ -202,6 +216,7 @@ pub async fn serve(
         control: Arc::clone(&control),
         servers,
         nodes: nodes.clone(),
+        webhooks,
         clock: clock.clone(),
         boot,
         started_at,
@@ -210,13 +225,30 @@ pub async fn serve(
         limits,
         document: OnceLock::new(),
     };
+    let refused_delivery = http::hooks::audit_of(shared.registry.clone());
     let metrics = metrics::of(shared.registry.clone(), Arc::clone(&control));
     let issued = Arc::clone(shared.registry.access_tokens());
     let methods = method::table(shared);
     let guard = auth::Guard::new(&token, issued, names, clock.clone());
     let dispatcher = rpc::Dispatcher::new(methods, control, clock, limits);
     let gate = peer::PeerGate::new(guard, principal).with_origins(origins);
-    open(listeners, gate, dispatcher, (metrics, nodes), shutdown).await
+    let parts = HttpParts {
+        metrics,
+        nodes,
+        openai,
+        hooks,
+        refused_delivery,
+    };
+    open(listeners, gate, dispatcher, parts, shutdown).await
+}
+
+/// What the HTTP routes need beside the methods.
+struct HttpParts {
+    metrics: metrics::Scrape,
+    nodes: NodeHub,
+    openai: watch::Receiver<OpenAiOptions>,
+    hooks: watch::Receiver<HookTables>,
+    refused_delivery: http::hooks::AuditRefusal,
 }
 
 /// Serves any table of methods; the tests use it with methods of their own.
@@ -224,14 +256,13 @@ async fn open(
     listeners: Listeners,
     gate: peer::PeerGate,
     dispatcher: rpc::Dispatcher,
-    (metrics, nodes): (metrics::Scrape, NodeHub),
+    parts: HttpParts,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let door = http::HttpGateway {
         gate,
         dispatcher: Arc::new(dispatcher),
-        metrics,
-        nodes,
+        parts,
         shutdown,
         tasks: TaskTracker::new(),
     };

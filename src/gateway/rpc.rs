@@ -5,36 +5,35 @@
 //! notification and never answers it, answers invalid messages without `data.kind`, and holds a
 //! whole batch before it counts its entries.
 
+mod connection;
 pub(crate) mod envelope;
+mod reply;
 pub(crate) mod subscriptions;
+
+pub(crate) use self::connection::Connection;
+use self::reply::{RETRY_AFTER_MS, busy, reply_too_large, result_text};
+pub(crate) use self::reply::{error_text, logged};
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::FutureExt;
-use jsonrpsee::types::{ErrorObjectOwned, Id, Response, ResponsePayload};
-use serde::Serialize;
+use jsonrpsee::types::Id;
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
 
 use super::ClientLimits;
-use super::methods::{JsonText, Methods, Registered, RpcCall};
+use super::methods::{Methods, Registered, RpcCall};
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::control::{Control, Phase};
-use crate::gateway::methods::events::needs_websocket;
 use crate::gateway::rpc::envelope::{Entries, Envelope, OnlyId, broken};
-use crate::gateway::rpc::subscriptions::Subscriptions;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::text;
 use crate::registry::Principal;
 use crate::telemetry::metrics::{self, metrics};
-use crate::wire::error::WireError;
 use crate::wire::method::{Dispatch, Requires};
 
-/// `retryAfterMs` of a refused call.
-const RETRY_AFTER_MS: u64 = 200;
 /// `retryAfterMs` of a call refused because the disk is full.
 const ROOM_AFTER_MS: u64 = 5000;
 
@@ -48,51 +47,6 @@ pub(crate) struct Dispatcher {
     /// Bytes of requests of programs of runs, counted separately so that they do not reduce the
     /// owner's limit.
     bytes_of_programs: Arc<AtomicUsize>,
-}
-
-/// State of one connection: its calls in flight and its subscriptions.
-#[derive(Default)]
-pub(crate) struct Connection {
-    calls: AtomicU32,
-    waits: AtomicU32,
-    /// The peer is a program of a run, or of unknown origin.
-    is_program: AtomicBool,
-    subscriptions: Option<Arc<Subscriptions>>,
-    /// Texts of notifications that its task writes as soon as it can.
-    notes: Option<mpsc::Sender<String>>,
-}
-
-impl Connection {
-    /// Sets where the texts of notifications go.
-    pub(crate) fn with_notes(self, notes: mpsc::Sender<String>) -> Self {
-        Connection {
-            notes: Some(notes),
-            ..self
-        }
-    }
-
-    /// Where the texts of notifications go; an error if the transport does not support any.
-    pub(crate) fn notes(&self) -> Result<&mpsc::Sender<String>, Fault> {
-        self.notes.as_ref().ok_or_else(needs_websocket)
-    }
-
-    /// A connection that supports subscriptions.
-    pub(crate) fn with(subscriptions: Arc<Subscriptions>) -> Self {
-        Connection {
-            subscriptions: Some(subscriptions),
-            ..Connection::default()
-        }
-    }
-
-    /// Sets whether the requests of this connection count towards the limit of programs.
-    pub(crate) fn set_is_program(&self, is_program: bool) {
-        self.is_program.store(is_program, Ordering::Relaxed);
-    }
-
-    /// Its subscriptions; an error if the transport does not support any.
-    pub(crate) fn subscriptions(&self) -> Result<&Arc<Subscriptions>, Fault> {
-        self.subscriptions.as_ref().ok_or_else(needs_websocket)
-    }
 }
 
 /// Answer to one message.
@@ -159,6 +113,11 @@ impl Dispatcher {
     /// Limits for clients.
     pub(crate) fn limits(&self) -> &ClientLimits {
         &self.limits
+    }
+
+    /// Source of time and ids.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Current phase of the daemon.
@@ -445,55 +404,4 @@ impl Dispatcher {
         let id = id.and_then(|only| only.id.and_then(|id| serde_json::from_str(id.get()).ok()));
         error_text(id.unwrap_or(Id::Null), fault)
     }
-}
-
-fn busy(what: &str) -> Fault {
-    Fault::new(Kind::Busy, format!("{what}; nothing was done")).with("retryAfterMs", RETRY_AFTER_MS)
-}
-
-fn reply_too_large(most: usize) -> Fault {
-    Fault::new(
-        Kind::TooLarge,
-        format!("the response exceeds the limit of {most} bytes"),
-    )
-    .hint("ask for a smaller page")
-    .with("limit", "reply")
-    .with("value", most)
-}
-
-/// Logs a defect under a reference id and adds that id to the fault. Other faults are the client's
-/// to handle and pass unchanged.
-pub(crate) fn logged(method: &str, fault: Fault, clock: &Clock) -> Fault {
-    if fault.kind != Kind::Internal {
-        return fault;
-    }
-    let reference = clock.new_id().to_string();
-    tracing::error!(method, %reference, %fault, "a call failed because of a defect");
-    fault.with("reference", reference)
-}
-
-/// Converts a fault to jsonrpsee's error object.
-pub(crate) fn error_object(fault: Fault) -> ErrorObjectOwned {
-    let error = WireError::from(fault);
-    ErrorObjectOwned::owned(error.code, error.message, Some(error.data))
-}
-
-/// Serializes a fault as a response.
-pub(crate) fn error_text(id: Id, fault: Fault) -> String {
-    let error = ResponsePayload::<()>::error(error_object(fault));
-    json(&Response::new(error, id))
-}
-
-/// Serializes a result as a response; `None` if it exceeds `most` bytes.
-fn result_text(id: &Id, result: &JsonText, most: usize) -> Option<String> {
-    let id = json(id);
-    let before = r#"{"jsonrpc":"2.0","id":"#;
-    let parts = [before, &id, r#","result":"#, result.as_str(), "}"];
-    let bytes: usize = parts.iter().map(|part| part.len()).sum();
-    (bytes <= most).then(|| parts.concat())
-}
-
-/// Serializes a value of strings and numbers.
-fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("texts and numbers have a JSON form")
 }

@@ -27,6 +27,7 @@ use super::rpc::{Connection, error_text};
 use crate::gateway::access::auth::TcpEndpoints;
 use crate::gateway::access::connection_limits::{Seat, Seats};
 use crate::gateway::access::peer::Peer;
+use crate::gateway::http::first_bytes::FirstBytes;
 use crate::gateway::http::write_timeout::WriteTimeout;
 use crate::kernel::fault::{Fault, Kind};
 use crate::tls::ServerIdentity;
@@ -42,8 +43,12 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_REFUSALS: usize = 8;
 /// Time for a peer to read why its connection is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time for a connection that was accepted before the shutdown to send its first request. Its bytes may
+/// be on their way, and without an answer its client could not tell what happened.
+const FIRST_BYTES_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Accepts connections until shutdown; returns when every connection has ended.
+/// Accepts connections until shutdown; returns when every connection has ended. What has not been
+/// accepted by then stays in the listener, which may be the service manager's.
 pub(crate) async fn accept(listeners: Listeners, door: Arc<HttpGateway>) -> io::Result<()> {
     let seats = Arc::new(Seats::new(door.dispatcher.limits().connections));
     let Listeners {
@@ -51,21 +56,15 @@ pub(crate) async fn accept(listeners: Listeners, door: Arc<HttpGateway>) -> io::
         identity,
         unix,
     } = listeners;
-    // Accepted independently: many connections on one listener must not delay the other.
-    let over_tcp = over_tcp(&door, &seats, &tcp, identity.as_ref());
+    // Accepted independently: many connections on one listener must not delay the other. Each loop ends
+    // only between two connections: one that is accepted has time for its first request, and gets its
+    // answer.
     let over_unix = async {
-        match &unix {
-            Some(unix) => over_unix(&door, &seats, unix).await,
-            None => std::future::pending().await,
+        if let Some(unix) = unix {
+            over_unix(&door, &seats, unix).await;
         }
     };
-    tokio::select! {
-        biased;
-        () = door.shutdown.cancelled() => {}
-        never = over_tcp => match never {},
-        never = over_unix => match never {},
-    }
-    drop((tcp, unix));
+    tokio::join!(over_tcp(&door, &seats, tcp, identity.as_ref()), over_unix);
     door.tasks.close();
     door.tasks.wait().await;
     Ok(())
@@ -80,12 +79,15 @@ async fn refused_by_system(error: &io::Error) {
 async fn over_tcp(
     door: &Arc<HttpGateway>,
     seats: &Arc<Seats>,
-    listener: &TcpListener,
+    listener: TcpListener,
     identity: Option<&watch::Receiver<Arc<ServerIdentity>>>,
-) -> std::convert::Infallible {
+) {
     loop {
-        let room = seats.room().await;
-        let (stream, peer) = match listener.accept().await {
+        let next = async { (seats.room().await, listener.accept().await) };
+        let Some((room, accepted)) = door.shutdown.run_until_cancelled(next).await else {
+            return;
+        };
+        let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 refused_by_system(&error).await;
@@ -120,14 +122,12 @@ fn ends(stream: &TcpStream, peer: SocketAddr) -> io::Result<TcpEndpoints> {
     })
 }
 
-async fn over_unix(
-    door: &Arc<HttpGateway>,
-    seats: &Arc<Seats>,
-    listener: &UnixListener,
-) -> std::convert::Infallible {
+async fn over_unix(door: &Arc<HttpGateway>, seats: &Arc<Seats>, listener: UnixListener) {
     let turned_away = Arc::new(Semaphore::new(MAX_REFUSALS));
     loop {
-        let accepted = listener.accept().await;
+        let Some(accepted) = door.shutdown.run_until_cancelled(listener.accept()).await else {
+            return;
+        };
         let accepted = accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?, stream)));
         let (credentials, stream) = match accepted {
             Ok(accepted) => accepted,
@@ -183,7 +183,7 @@ async fn encrypted(
         shaken = handshake(stream, config) => shaken,
         // Before the end of the handshake there is no way to say why.
         _ = closing.as_mut() => return,
-        () = door.shutdown.cancelled() => return,
+        () = first_bytes_timeout(&door.shutdown) => return,
     };
     match shaken {
         Ok(Handshake::Done(stream)) => connection(door, *stream, peer, &seat, closing).await,
@@ -228,6 +228,8 @@ async fn connection<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let began = CancellationToken::new();
+    let stream = FirstBytes::new(stream, began.clone());
     let stream = WriteTimeout::new(stream, door.dispatcher.limits().write_timeout);
     let in_flight = Arc::new(Connection::default());
     let shutdown = door.shutdown.clone();
@@ -258,14 +260,28 @@ async fn connection<S>(
             }
             return;
         }
-        () = shutdown.cancelled() => {
-            std::pin::Pin::new(&mut serving).graceful_shutdown();
+        () = ending(&shutdown, &began) => {
+            Pin::new(&mut serving).graceful_shutdown();
             serving.await
         }
     };
     if let Err(error) = served {
         tracing::debug!(%error, ?peer, "a connection ended");
     }
+}
+
+/// Resolves at shutdown, for a connection that has sent nothing a little later: `began` is cancelled at
+/// its first bytes.
+async fn ending(shutdown: &CancellationToken, began: &CancellationToken) {
+    shutdown.cancelled().await;
+    // Hyper closes a connection without bytes at once, and one with some after the answer.
+    let _ = tokio::time::timeout(FIRST_BYTES_TIMEOUT, began.cancelled()).await;
+}
+
+/// Resolves when a connection that was accepted before the shutdown has had its time.
+async fn first_bytes_timeout(shutdown: &CancellationToken) {
+    shutdown.cancelled().await;
+    tokio::time::sleep(FIRST_BYTES_TIMEOUT).await;
 }
 
 /// Sends the reason for closing to a peer that has not sent a complete request.
@@ -320,6 +336,6 @@ where
         served = serving => if let Err(error) = served {
             tracing::debug!(%error, "a refused connection ended");
         },
-        () = shutdown.cancelled() => {}
+        () = first_bytes_timeout(&shutdown) => {}
     }
 }

@@ -24,7 +24,7 @@ use tokio_tungstenite::tungstenite::protocol::Message;
 use tokio_util::sync::CancellationToken;
 
 use super::methods::{MethodReply as _, Methods, RpcCall};
-use super::{ClientLimits, GatewayKey, Listeners, NodeHub, NodeHubParts, open, rpc};
+use super::{ClientLimits, GatewayKey, HttpParts, Listeners, NodeHub, NodeHubParts, open, rpc};
 use crate::clock::Clock;
 use crate::contract::BoxFuture;
 use crate::contract::control::{
@@ -96,6 +96,14 @@ impl Control for Stage {
 
 fn no_names() -> tokio::sync::watch::Receiver<super::Names> {
     tokio::sync::watch::channel(super::Names::default()).1
+}
+
+fn no_openai() -> tokio::sync::watch::Receiver<crate::config::OpenAiOptions> {
+    let options = crate::config::OpenAiOptions {
+        tool_calls: crate::config::ShownToolCalls::Hidden,
+        on_disconnect: crate::config::OnDisconnect::Continue,
+    };
+    tokio::sync::watch::channel(options).1
 }
 
 /// Rows of a gateway without nodes.
@@ -275,7 +283,13 @@ impl Server {
             listeners,
             gate,
             dispatcher,
-            (no_numbers(), no_nodes()),
+            HttpParts {
+                metrics: no_numbers(),
+                nodes: no_nodes(),
+                openai: no_openai(),
+                hooks: tokio::sync::watch::channel(Arc::default()).1,
+                refused_delivery: Box::new(|_, _| {}),
+            },
             shutdown.clone(),
         ));
         Server {

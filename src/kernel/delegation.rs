@@ -322,7 +322,7 @@ pub fn progress(call: &str, child: &Run, step: &Step) -> Option<ToolProgress> {
         progress: Progress {
             r#type: shown.into(),
             status: CallStatus::of(step).as_str().into(),
-            sub_tool_call_id: is_tool.then(|| step.tool_call.clone()),
+            sub_tool_call_id: is_tool.then(|| step.shown_call()),
             tool_name: is_tool.then(|| step.tool.clone()),
             params_summary: is_tool.then(|| step.params_summary.clone()),
             result_summary: is_over.then(|| step.result_summary.clone()),

@@ -11,6 +11,7 @@ use crate::kernel::text::text_enum::text_enum;
 mod delegation;
 mod gateway;
 mod node;
+mod pattern;
 mod request;
 mod run;
 mod session;
@@ -18,6 +19,7 @@ mod session;
 pub use delegation::*;
 pub use gateway::*;
 pub use node::*;
+pub use pattern::KindPattern;
 pub use request::*;
 pub use run::*;
 pub use session::*;
@@ -91,7 +93,8 @@ fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
 events! {
     /// A session was created.
     SessionCreated = "session.created",
-    /// A session was renamed, got another model or folder, or was reset, archived or restored.
+    /// A session was renamed, got another agent, model or folder, or was reset, archived or
+    /// restored.
     SessionUpdated = "session.updated",
     /// A session was deleted together with its transcript.
     SessionDeleted = "session.deleted",

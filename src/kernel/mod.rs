@@ -22,3 +22,4 @@ pub mod session;
 pub mod text;
 pub mod time;
 pub mod token;
+pub mod webhook;

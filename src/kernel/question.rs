@@ -6,7 +6,7 @@ use crate::kernel::text::text_enum::text_enum;
 
 text_enum! {
     /// State of a question.
-    #[schemars(rename = "State")]
+    #[schemars(rename = "QuestionState")]
     QuestionState {
         /// Waiting for an answer.
         Open = "open",

@@ -6,6 +6,7 @@ pub mod event;
 pub mod limits;
 pub mod machine;
 pub mod options;
+pub mod outside;
 pub mod recover;
 pub mod step;
 pub mod stop;
@@ -38,8 +39,6 @@ text_enum! {
         Review = "review",
         /// A user's answer or an environment value is missing.
         Input = "input",
-        /// A paired machine is offline.
-        Node = "node",
         /// The provider of its model accepts no requests now.
         Provider = "provider",
     }

@@ -25,6 +25,7 @@ use super::identity::NodeKey;
 use super::settings::{NodeSettings, PinnedGateway};
 use crate::clock::Clock;
 use crate::config::{self, SecretFileRule, Unusable, read_secret};
+use crate::file_work::sync_folder;
 use crate::kernel::secret::Secret;
 
 const KEY: &str = "key";
@@ -330,11 +331,6 @@ pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
         return Err(fault);
     }
     sync_folder(folder)
-}
-
-/// Once this returns, the entries of the folder are on disk.
-pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::error::NodeError;
-use super::folder::{make_private, sync_folder};
+use super::folder::make_private;
+use crate::file_work::sync_folder;
 use crate::kernel::ids::CallId;
 use crate::kernel::node::CallEnd;
 use crate::kernel::time::Timestamp;

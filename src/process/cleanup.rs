@@ -9,7 +9,7 @@ use super::keeper::{Keepers, discard};
 use super::marks::MarkFilter;
 use super::running::{Processes, ProcessesInner, numbers};
 use super::table::ProcessIdentity;
-use super::tree::{self, KeptProcesses, ProcessQuery};
+use super::tree::{self, ProcessQuery};
 use crate::contract::BoxFuture;
 use crate::contract::processes::{self, KeptStep, ProcessOrigin};
 use crate::kernel::ids::{RunId, StepId};
@@ -26,12 +26,13 @@ impl processes::ProcessTracker for Processes {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
             let since = known.iter().map(|one| one.start).min().unwrap_or(0);
-            let keepers = shared.keepers.as_ref().map(|all| all.of_run(run));
+            let keepers = shared.keepers.as_ref();
             let wanted = ProcessQuery {
-                keepers: keepers.unwrap_or_default(),
+                keepers: keepers.map(|all| all.of_run(run)).unwrap_or_default(),
+                spared: keepers.map(|all| all.newer_keepers()).unwrap_or_default(),
                 known,
                 since,
-                ..ProcessQuery::marked(MarkFilter::Run(run))
+                ..ProcessQuery::marked(MarkFilter::Run(run, shared.marks.state.clone()))
             };
             numbers(&tree::end(wanted, shared.grace, &shared.clock).await)
         })
@@ -52,8 +53,7 @@ impl processes::ProcessTracker for Processes {
             let whose = MarkFilter::All(shared.marks.state.clone());
             let wanted = ProcessQuery {
                 known,
-                keepers,
-                kept: KeptProcesses::Spared,
+                spared: keepers,
                 ..ProcessQuery::marked(whose)
             };
             numbers(&tree::end(wanted, shared.grace, &shared.clock).await)
@@ -63,6 +63,11 @@ impl processes::ProcessTracker for Processes {
     fn kept(&self) -> Vec<KeptStep> {
         let keepers = self.0.keepers.as_ref();
         keepers.map(|all| all.all()).unwrap_or_default()
+    }
+
+    fn kept_by_newer(&self) -> Vec<StepId> {
+        let keepers = self.0.keepers.as_ref();
+        keepers.map(|all| all.all_newer()).unwrap_or_default()
     }
 
     fn step_stored(&self, step: StepId) {
@@ -95,7 +100,7 @@ impl processes::ProcessTracker for Processes {
         let known = self.0.lock().runs.get(&run).cloned().unwrap_or_default();
         let mut wanted = ProcessQuery {
             known: known.into_values().flatten().collect(),
-            ..ProcessQuery::marked(MarkFilter::Run(run))
+            ..ProcessQuery::marked(MarkFilter::Run(run, self.0.marks.state.clone()))
         };
         Box::pin(async move { numbers(&tree::look(&mut wanted).await) })
     }
@@ -108,13 +113,11 @@ impl processes::ProcessTracker for Processes {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
             let whose = MarkFilter::All(shared.marks.state.clone());
-            let mut wanted = ProcessQuery {
-                kept: KeptProcesses::Spared,
-                ..ProcessQuery::marked(whose)
-            };
+            let mut wanted = ProcessQuery::marked(whose);
             let mut unspared = Vec::new();
             if let Some(keepers) = &shared.keepers {
-                wanted.keepers = keepers.alive(&spared);
+                wanted.spared = keepers.alive(&spared);
+                wanted.spared.extend(keepers.newer_keepers());
                 for (step, known) in keepers.uses().iter() {
                     if !spared.contains(step) {
                         unspared.push(*step);
@@ -158,13 +161,15 @@ fn remove(keepers: &Arc<Keepers>, steps: Vec<StepId>) {
 }
 
 impl ProcessesInner {
-    /// The keepers that are alive.
+    /// The keepers that are alive, those of newer versions included.
     fn all_keepers(&self) -> HashSet<ProcessIdentity> {
         let Some(keepers) = &self.keepers else {
             return HashSet::new();
         };
         let steps = keepers.uses().keys().copied().collect();
-        keepers.alive(&steps)
+        let mut alive = keepers.alive(&steps);
+        alive.extend(keepers.newer_keepers());
+        alive
     }
 
     /// The processes of these steps no longer count as known.

@@ -76,7 +76,7 @@ impl ProcessOwner {
     /// Selects the processes of this owner.
     pub(super) fn whose(self, marks: &Marks) -> MarkFilter {
         match self {
-            ProcessOwner::Step(_, step) => MarkFilter::Step(step),
+            ProcessOwner::Step(_, step) => MarkFilter::Step(step, marks.state.clone()),
             ProcessOwner::Service(id) => MarkFilter::Service(id),
             ProcessOwner::Call(id) => MarkFilter::Call(id, marks.state.clone()),
         }
@@ -86,10 +86,11 @@ impl ProcessOwner {
 /// Selects processes by their marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MarkFilter {
-    /// The processes of one step.
-    Step(StepId),
-    /// The processes of one run.
-    Run(RunId),
+    /// The processes of one step of the daemon with this state folder. A copy of the folder has the
+    /// same steps and runs.
+    Step(StepId, PathBuf),
+    /// The processes of one run of the daemon with this state folder.
+    Run(RunId, PathBuf),
     /// The processes of one start of a service.
     Service(Uuid),
     /// The processes of one call to the node with this folder.
@@ -103,8 +104,12 @@ impl MarkFilter {
     pub(super) fn names(&self, of: impl Fn(&str) -> Option<OsString>) -> bool {
         let is = |name: &str, value: &OsStr| of(name).is_some_and(|found| found == value);
         match self {
-            MarkFilter::Step(step) => is(STEP_ID, OsStr::new(&step.to_string())),
-            MarkFilter::Run(run) => is(RUN_ID, OsStr::new(&run.to_string())),
+            MarkFilter::Step(step, state) => {
+                is(STEP_ID, OsStr::new(&step.to_string())) && is(STATE_DIR, state.as_os_str())
+            }
+            MarkFilter::Run(run, state) => {
+                is(RUN_ID, OsStr::new(&run.to_string())) && is(STATE_DIR, state.as_os_str())
+            }
             MarkFilter::Service(id) => is(SERVICE_ID, OsStr::new(&id.to_string())),
             MarkFilter::Call(id, folder) => {
                 is(CALL_ID, OsStr::new(&id.to_string())) && is(NODE_DIR, folder.as_os_str())

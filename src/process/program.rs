@@ -42,6 +42,16 @@ pub enum ProgramInput {
     Pipe,
 }
 
+impl ProgramInput {
+    /// The text, if it is one.
+    pub(super) fn into_text(self) -> Option<String> {
+        match self {
+            ProgramInput::Text(text) => Some(text),
+            ProgramInput::Nothing | ProgramInput::Pipe => None,
+        }
+    }
+}
+
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitReason {

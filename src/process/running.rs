@@ -14,8 +14,6 @@ use std::time::Duration;
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessSession};
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::AsyncWriteExt;
-use tokio::process::ChildStdin;
 use uuid::Uuid;
 
 use super::capture::Captured;
@@ -25,7 +23,7 @@ use super::marks::{Marks, ProcessOwner};
 use super::oom;
 use super::program::{ExitReason, Finished, Program, ProgramInput, find};
 use super::reap;
-use super::stream::PipeReader;
+use super::stream::{PipeReader, feed, over};
 use super::table::{self, ProcessIdentity};
 use super::tree::{self, ProcessQuery};
 use crate::clock::Clock;
@@ -77,13 +75,6 @@ pub(super) struct KnownProcesses {
     awaited: HashSet<ProcessIdentity>,
 }
 
-impl KnownProcesses {
-    /// True if no run and no service has processes.
-    pub(super) fn is_empty(&self) -> bool {
-        self.runs.is_empty() && self.services.is_empty()
-    }
-}
-
 impl Processes {
     /// Creates an empty set of programs.
     pub fn new(options: ProcessOptions, clock: Clock) -> Self {
@@ -96,7 +87,12 @@ impl Processes {
             steps.entry(step).or_default().insert(keeper);
         }
         Processes(Arc::new(ProcessesInner {
-            has_started: AtomicBool::new(!known.is_empty()),
+            has_started: AtomicBool::new(
+                options
+                    .keepers
+                    .as_ref()
+                    .is_some_and(|all| all.has_started()),
+            ),
             known: Mutex::new(known),
             keepers: options.keepers,
             marks: Marks {
@@ -187,7 +183,7 @@ impl Processes {
         let mut err = PipeReader::new(started.child.stderr().take(), program.keep);
         let most = self.0.max_output;
         let ending = {
-            let feeding = feed(started.child.stdin().take(), program.input);
+            let feeding = feed(started.child.stdin().take(), program.input.into_text());
             let mut feeding = pin!(feeding);
             let mut fed = false;
             let mut over = pin!(over(program.time));
@@ -453,22 +449,6 @@ pub(super) fn numbers(processes: &[ProcessIdentity]) -> Vec<u32> {
     let mut numbers: Vec<u32> = processes.iter().map(|one| one.pid).collect();
     numbers.sort_unstable();
     numbers
-}
-
-/// Writes the whole input and closes the pipe. Errors are ignored: a program need not read its
-/// input.
-async fn feed(pipe: Option<ChildStdin>, input: ProgramInput) {
-    if let (Some(mut pipe), ProgramInput::Text(text)) = (pipe, input) {
-        let _ = pipe.write_all(text.as_bytes()).await;
-        let _ = pipe.shutdown().await;
-    }
-}
-
-async fn over(time: Option<Duration>) {
-    match time {
-        Some(time) => tokio::time::sleep(time).await,
-        None => std::future::pending().await,
-    }
 }
 
 pub(super) fn ending(status: ExitStatus) -> ExitReason {

@@ -1,5 +1,6 @@
 //! A service: a program that the daemon starts once, talks to over pipes, and ends with its
-//! descendants when it is no longer needed. Tool servers run as services.
+//! descendants when it is no longer needed. Tool servers run as services, and so do outside agents,
+//! which end with their run at the latest.
 
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;
@@ -10,6 +11,7 @@ use super::marks::ProcessOwner;
 use super::program::{ExitReason, Program, ProgramInput};
 use super::running::{Processes, StartedProgram, ending};
 use super::stream::PipeReader;
+use crate::kernel::ids::{RunId, StepId};
 
 /// How a service ended.
 #[derive(Debug)]
@@ -41,23 +43,45 @@ impl Processes {
         &self,
         id: Uuid,
         mut program: Program,
-        mut heard: impl FnMut(&[u8]) + Send + 'static,
+        heard: impl FnMut(&[u8]) + Send + 'static,
     ) -> Result<Service, String> {
         program.input = ProgramInput::Pipe;
-        let mut started = self.start(ProcessOwner::Service(id), &program)?;
-        let mut err = PipeReader::new(started.child.stderr().take(), program.keep);
-        let said = tokio::spawn(async move {
-            while err.is_open() {
-                heard(err.next().await);
-            }
-            err.kept
-        });
-        Ok(Service {
-            input: started.child.stdin().take(),
-            output: started.child.stdout().take(),
-            stderr: Some(said),
-            started,
-        })
+        let started = self.start(ProcessOwner::Service(id), &program)?;
+        Ok(attended(started, &program, heard))
+    }
+
+    /// As [`Processes::open`], once the working folder has answered, for a program that belongs to
+    /// a step of a run.
+    pub async fn open_for_step(
+        &self,
+        (run, step): (RunId, StepId),
+        mut program: Program,
+        heard: impl FnMut(&[u8]) + Send + 'static,
+    ) -> Result<Service, String> {
+        program.input = ProgramInput::Pipe;
+        let started = self.enter(ProcessOwner::Step(run, step), &program).await?;
+        Ok(attended(started, &program, heard))
+    }
+}
+
+/// The service, with a task that captures its standard error.
+fn attended(
+    mut started: StartedProgram,
+    program: &Program,
+    mut heard: impl FnMut(&[u8]) + Send + 'static,
+) -> Service {
+    let mut err = PipeReader::new(started.child.stderr().take(), program.keep);
+    let said = tokio::spawn(async move {
+        while err.is_open() {
+            heard(err.next().await);
+        }
+        err.kept
+    });
+    Service {
+        input: started.child.stdin().take(),
+        output: started.child.stdout().take(),
+        stderr: Some(said),
+        started,
     }
 }
 

@@ -1,10 +1,11 @@
-//! Reads the pipes of a program: as they fill, until they are empty after its end, and then to
-//! discard what processes it left running still write.
+//! The pipes of a program: its input is written, and its output is read as the pipes fill, until
+//! they are empty after its end, and then to discard what processes it left running still write.
 
 use std::io;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::ChildStdin;
 
 use super::capture::Captured;
 
@@ -12,10 +13,27 @@ use super::capture::Captured;
 const CHUNK: usize = 16 * 1024;
 /// The maximum number of bytes kept after the program has ended: a pipe holds no more of what the
 /// program itself wrote.
-const AFTER_END: u64 = 1 << 20;
+pub(super) const AFTER_END: u64 = 1 << 20;
 /// A pipe counts as empty if nothing arrives for this long. The output of the program is in the
 /// pipe before it ends, so a slow program loses nothing.
-const QUIET: Duration = Duration::from_millis(50);
+pub(super) const QUIET: Duration = Duration::from_millis(50);
+
+/// Writes the whole input and closes the pipe. Errors are ignored: a program need not read its
+/// input.
+pub(super) async fn feed(pipe: Option<ChildStdin>, input: Option<String>) {
+    if let (Some(mut pipe), Some(text)) = (pipe, input) {
+        let _ = pipe.write_all(text.as_bytes()).await;
+        let _ = pipe.shutdown().await;
+    }
+}
+
+/// Resolves once this time has passed, never without a limit.
+pub(super) async fn over(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}
 
 /// One output stream of a program.
 pub(super) struct PipeReader<R> {

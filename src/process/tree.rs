@@ -32,22 +32,13 @@ pub(super) struct ProcessQuery {
     pub whose: MarkFilter,
     /// The earliest start time; processes that are certainly older never belong to it.
     pub since: u64,
-    /// The living keepers of programs, which treat their own descendants.
+    /// Living keepers of programs, which end their own descendants on SIGTERM: these get SIGKILL
+    /// alone, after the grace period.
     pub keepers: HashSet<ProcessIdentity>,
-    /// How keepers and their descendants are treated.
-    pub kept: KeptProcesses,
+    /// Living keepers that do not belong to the query, nor do their descendants.
+    pub spared: HashSet<ProcessIdentity>,
     /// The children of this process belong to it: for a keeper, which has no others.
     pub own_children: bool,
-}
-
-/// How a query treats the keepers that it names, and their descendants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum KeptProcesses {
-    /// A keeper ends its own descendants on SIGTERM: they get SIGKILL alone, after the grace period.
-    #[default]
-    EndedByKeeper,
-    /// None of them belongs to the query.
-    Spared,
 }
 
 impl ProcessQuery {
@@ -59,7 +50,7 @@ impl ProcessQuery {
             whose,
             since: 0,
             keepers: HashSet::new(),
-            kept: KeptProcesses::default(),
+            spared: HashSet::new(),
             own_children: false,
         }
     }
@@ -75,6 +66,9 @@ struct Member {
 
 /// The pids of the descendants of `keepers` in `rows`, and of the keepers themselves.
 fn trees_of(keepers: &HashSet<ProcessIdentity>, rows: &[ProcessEntry]) -> HashSet<u32> {
+    if keepers.is_empty() {
+        return HashSet::new();
+    }
     let own = rows.iter().filter(|row| keepers.contains(&row.id));
     let mut kept: HashSet<u32> = own.map(|row| row.id.pid).collect();
     loop {
@@ -96,11 +90,8 @@ fn members(
     me: u32,
     is_marked: impl Fn(u32) -> bool,
 ) -> Vec<Member> {
-    let kept = match wanted.keepers.is_empty() {
-        true => HashSet::new(),
-        false => trees_of(&wanted.keepers, rows),
-    };
-    let is_spared = |pid: u32| wanted.kept == KeptProcesses::Spared && kept.contains(&pid);
+    let kept = trees_of(&wanted.keepers, rows);
+    let spared = trees_of(&wanted.spared, rows);
     let own_session = rows
         .iter()
         .find(|row| row.id.pid == me)
@@ -108,7 +99,7 @@ fn members(
     let candidates: Vec<&ProcessEntry> = rows
         .iter()
         .filter(|row| row.id.pid != me && row.id.pid != 1 && !row.id.is_older_than(wanted.since))
-        .filter(|row| !is_spared(row.id.pid))
+        .filter(|row| !spared.contains(&row.id.pid))
         .collect();
     let mut inside: HashSet<u32> = HashSet::new();
     let mut sessions: HashSet<u32> = wanted.session.into_iter().collect();
@@ -210,6 +201,7 @@ pub(super) async fn end(
 mod tests {
     use super::*;
     use crate::kernel::ids::RunId;
+    use std::path::PathBuf;
     use uuid::Uuid;
 
     fn row(pid: u32, parent: u32, session: u32) -> ProcessEntry {
@@ -231,7 +223,7 @@ mod tests {
                 })
                 .collect(),
             since: 100,
-            ..ProcessQuery::marked(MarkFilter::Run(RunId(Uuid::from_u128(1))))
+            ..ProcessQuery::marked(MarkFilter::Run(RunId(Uuid::from_u128(1)), PathBuf::new()))
         }
     }
 
@@ -261,7 +253,7 @@ mod tests {
             .collect();
         let expected = [(20, false), (21, true), (22, true), (23, true), (30, false)];
         assert_eq!(found, expected);
-        wanted.kept = KeptProcesses::Spared;
+        wanted.spared = std::mem::take(&mut wanted.keepers);
         assert_eq!(pids(&rows, &wanted, &[20, 21, 30]), [30]);
         // The keeper itself finds all that it started, without marks.
         let own = ProcessQuery {

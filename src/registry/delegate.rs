@@ -5,11 +5,14 @@ pub(crate) mod children;
 pub(crate) mod shown;
 pub(crate) mod within;
 
+use std::sync::Arc;
+
 use serde_json::json;
 
+use super::drive::submit;
 use super::send::{OutgoingMessage, accepted_json, run_id, step_key};
 use super::{Principal, Registry};
-use crate::command::{Ask, KeepOutput, Sender, StepRef, WaitFor, relation};
+use crate::command::{Ask, BeginCall, KeepOutput, KeepTurn, Sender, StepRef, WaitFor, relation};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{
     Delegate, DelegateArgs, PinnedText, QuestionArgs, RecallArgs, SendArgs, SessionRef, Site,
@@ -18,6 +21,8 @@ use crate::contract::delegate::{
 use crate::contract::skills::SkillSet;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::policy::{PolicyTarget, Relation, Right, Who};
+use crate::kernel::run::outside::OutsideTurn;
+use crate::kernel::run::step::Intent;
 use crate::kernel::run::{Run, waiting};
 use crate::kernel::session::Session;
 use crate::registry::api::outputs::OutputPart;
@@ -336,6 +341,22 @@ impl Delegate for Registry {
     fn recall(&self, site: Site, ask: RecallArgs) -> BoxFuture<'static, Result<ToolReply, Fault>> {
         let registry = self.clone();
         Box::pin(async move { registry.recall_by(site, &ask) })
+    }
+
+    fn keep_turn(&self, site: Site, turn: OutsideTurn) -> BoxFuture<'static, Result<(), Fault>> {
+        let inner = Arc::clone(&self.inner);
+        Box::pin(async move {
+            let by = step_ref(site);
+            submit(&inner, KeepTurn { by, turn }).await
+        })
+    }
+
+    fn begin_call(&self, site: Site, call: Intent) -> BoxFuture<'static, Result<(), Fault>> {
+        let inner = Arc::clone(&self.inner);
+        Box::pin(async move {
+            let (by, call) = (step_ref(site), Box::new(call));
+            submit(&inner, BeginCall { by, call }).await
+        })
     }
 
     fn agents(&self, site: Site) -> BoxFuture<'static, Result<ToolReply, Fault>> {

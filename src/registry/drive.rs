@@ -143,14 +143,21 @@ async fn refused(
                 RunState::Queued => ver == Some(row.ver) || row.cancel.is_some(),
                 state => state == RunState::Running,
             };
-            if let Ok(Some(row)) = row
-                && stands(&row)
-            {
-                tracing::error!(%run, %fault, "a drive task stopped, but its run did not change state: {what}");
-                return DriveEnd::Lost(format!("{what}: {}", fault.message));
+            match row {
+                Ok(Some(row)) if stands(&row) => {
+                    tracing::error!(%run, %fault, "a drive task stopped, but its run did not change state: {what}");
+                    DriveEnd::Lost(format!("{what}: {}", fault.message))
+                }
+                Ok(_) => {
+                    tracing::info!(%run, %fault, "a drive task stopped: {what}");
+                    DriveEnd::Moved
+                }
+                // Recovery reads it again.
+                Err(unread) => {
+                    tracing::error!(%run, %fault, %unread, "a drive task stopped, and its run could not be read: {what}");
+                    DriveEnd::CutOff
+                }
             }
-            tracing::info!(%run, %fault, "a drive task stopped: {what}");
-            DriveEnd::Moved
         }
         Kind::Unavailable | Kind::Busy => {
             tracing::warn!(%run, %fault, "a drive task stopped: {what}");
@@ -238,7 +245,7 @@ impl Drive<'_> {
         self.perform(&mut performing, steps);
         loop {
             if performing.is_empty() {
-                if let Err(fault) = self.take_up_released(&mut performing).await {
+                if let Err(fault) = self.take_up_released(&mut performing, false).await {
                     return self
                         .refused(&fault, "its open steps could not be read")
                         .await;
@@ -280,8 +287,10 @@ impl Drive<'_> {
                         return self.park().await;
                     }
                 }
-                () = released.notified(), if !parking => {
-                    if let Err(fault) = self.take_up_released(&mut performing).await {
+                () = released.notified() => {
+                    // A call of an outside agent is a part of its prompt, which may finish.
+                    let only_outside = parking;
+                    if let Err(fault) = self.take_up_released(&mut performing, only_outside).await {
                         return self.refused(&fault, "its open steps could not be read").await;
                     }
                 }
@@ -311,8 +320,13 @@ impl Drive<'_> {
         steps.all(|step| step.effect == EffectClass::Kept || !self.in_flight.contains(&step.id))
     }
 
-    /// Begins the steps that waited for an approval or for environment values and may start now.
-    async fn take_up_released(&mut self, performing: &mut Performing) -> Result<(), Fault> {
+    /// Begins the steps that waited for an approval or for environment values and may start now, and
+    /// the calls that an outside agent has made; with `only_outside` nothing but those.
+    async fn take_up_released(
+        &mut self,
+        performing: &mut Performing,
+        only_outside: bool,
+    ) -> Result<(), Fault> {
         let id = self.view.run.id;
         if !self.view.environment.missing.is_empty() {
             let environment = self.inner.environment_of(&self.view.run).await?;
@@ -323,7 +337,16 @@ impl Drive<'_> {
         let open = store
             .read_for_registry(move |tx| steps::open(tx, id))
             .await?;
-        self.perform(performing, open.into_iter().map(Arc::new).collect());
+        let mut open: Vec<Arc<Step>> = open.into_iter().map(Arc::new).collect();
+        open.retain(|step| !only_outside || step.is_outside_call());
+        // Calls that an outside agent has made meanwhile.
+        let known: HashSet<StepId> = self.view.steps.iter().map(|step| step.id).collect();
+        let new = open.iter().filter(|step| !known.contains(&step.id));
+        let new: Vec<_> = new.cloned().collect();
+        if !new.is_empty() {
+            Arc::make_mut(&mut self.view).steps.extend(new);
+        }
+        self.perform(performing, open);
         Ok(())
     }
 
@@ -346,6 +369,9 @@ impl Drive<'_> {
                 match admit(&inner, &view, &acting).await {
                     Ok(None) => {}
                     Ok(Some(mut outcome)) => {
+                        if let StepOutcome::ToolResult { text, .. } = &outcome {
+                            inner.runner.refused(&step, text);
+                        }
                         redact(&mut outcome, &redactor);
                         return (step, Ok(outcome.into()));
                     }
@@ -460,6 +486,7 @@ impl Drive<'_> {
             // Its programs go on.
             return DriveEnd::CutOff;
         }
+        self.inner.runner.stopping(self.view.run.id).await;
         // The run may only be reported as stopped when its child processes have stopped as well.
         let left = self.inner.processes.end_run(self.view.run.id).await;
         if self.conclude(Conclusion::ExecutorGone { left }).await {

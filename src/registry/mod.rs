@@ -33,8 +33,8 @@ pub use crate::registry::delegate::within::Object;
 pub use crate::registry::upkeep::restore::Restored;
 pub use crate::registry::upkeep::sweeps::Retention;
 pub use events::{
-    EventFilter, KindPattern, LiveSnapshot, LogEvent, StoredEvent, Subscribe, Subscription,
-    SubscriptionItem, TextEvent, TextUpdate,
+    EventFilter, KindPattern, LiveSnapshot, LogEvent, LogPart, StoredEvent, Subscribe,
+    Subscription, SubscriptionItem, TextEvent, TextUpdate, shown,
 };
 pub use options::{LaneCaps, RegistryOptions, SkillEnvironment};
 pub use service::ServiceLoop;
@@ -88,6 +88,8 @@ pub(crate) struct RegistryInner {
     partials: Arc<Partials>,
     signals: mpsc::UnboundedSender<Signal>,
     drains: Drains,
+    /// Counts requests to deliver dead letters of webhooks again.
+    replays: watch::Sender<u64>,
     reloading: tokio::sync::Mutex<()>,
     /// Hash of the default folder's skills at the last full check.
     skills_seen: std::sync::Mutex<Option<String>>,
@@ -156,6 +158,7 @@ impl Registry {
                 partials: Arc::default(),
                 signals,
                 drains: Drains::default(),
+                replays: watch::Sender::new(0),
                 reloading: tokio::sync::Mutex::default(),
                 skills_seen: std::sync::Mutex::default(),
                 restored: AtomicU64::new(0),

@@ -351,7 +351,14 @@ impl ServiceLoop {
                 .store
                 .read_for_registry(move |tx| runs::get(tx, run))
                 .await;
-            if row.is_ok_and(|row| row.is_some_and(|row| row.cancel.is_some())) {
+            let is_cancelled = match row {
+                Ok(row) => row.is_some_and(|row| row.cancel.is_some()),
+                Err(fault) => {
+                    tracing::error!(%run, %fault, "a run that is recovered could not be read; if it was cancelled, its programs end after it");
+                    false
+                }
+            };
+            if is_cancelled {
                 // It ends now, and nothing of it may run any more. Programs of others go on.
                 inner.processes.end_run(run).await;
             }
@@ -363,6 +370,8 @@ impl ServiceLoop {
             }
             let command = Recover { run, loss, aged_at };
             match inner.store.submit_waiting(command).await {
+                // The end of a cancelled run is no recovery.
+                Ok(_) if is_cancelled => {}
                 Ok(_) => metrics().recovered(loss),
                 // The next comparison of rows and tasks finds the run again.
                 Err(fault) => tracing::error!(%run, %fault, "a run could not be recovered yet"),

@@ -247,11 +247,13 @@ impl Registry {
         request.sort_all_objects();
         let method = M::ROW.name;
         Ok(Some(Key {
-            // Without a target, the key is scoped to the user.
-            scope: if target.is_empty() {
-                format!("{}/{method}/user:{}", who.org, who.user)
-            } else {
-                format!("{}/{method}/{target}", who.org)
+            scope: match &who.hook {
+                // The id of a delivery is one, whichever session its content leads to. Other
+                // services choose it, so it must not meet the keys of clients.
+                Some(hook) => format!("{}/hook:{hook}", who.org),
+                // Without a target, the key is scoped to the user.
+                None if target.is_empty() => format!("{}/{method}/user:{}", who.org, who.user),
+                None => format!("{}/{method}/{target}", who.org),
             },
             digest: self.inner.store.digest(&request.to_string()),
             key: key.to_owned(),

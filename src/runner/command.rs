@@ -49,14 +49,8 @@ impl CommandRunner {
         let Some(command) = &definition.command else {
             return Next::Fail(RunError::new("pins", "the pinned agent is not a program"));
         };
-        let begun = view.steps.iter();
-        let begun = begun.filter(|step| step.kind == StepKind::Command).count();
-        if begun >= definition.max_loops as usize {
-            let message = format!(
-                "agent {} was started {begun} times, its max_loops, and has unanswered input",
-                definition.name
-            );
-            return Next::Fail(RunError::new("max_loops", message));
+        if let Some(error) = out_of_turns(view, definition) {
+            return Next::Fail(error);
         }
         Next::Steps(vec![Intent {
             id: StepId(self.clock.new_id()),
@@ -71,16 +65,9 @@ impl CommandRunner {
         }])
     }
 
-    /// The program's working folder: the agent's folder inside the run's folder.
+    /// The program's working folder.
     fn folder(&self, cwd: Option<&str>, command: Option<&CommandSpec>) -> PathBuf {
-        let folder = match cwd {
-            Some(cwd) => PathBuf::from(cwd),
-            None => self.workspace.to_path_buf(),
-        };
-        match command.and_then(|command| command.cwd.as_ref()) {
-            Some(cwd) => folder.join(cwd),
-            None => folder,
-        }
+        working_folder(&self.workspace, cwd, command)
     }
 
     fn program(&self, view: &RunView, step: &Step, command: &CommandSpec) -> Program {
@@ -107,22 +94,7 @@ impl CommandRunner {
 
 impl Runner for CommandRunner {
     fn next(&self, view: &RunView) -> Next {
-        let definition = match pinned_agent(view) {
-            Ok(definition) => definition,
-            Err(error) => return Next::Fail(error),
-        };
-        let mut begun = view.steps.iter().rev();
-        let Some(latest) = begun.find(|step| step.kind == StepKind::Command) else {
-            return self.start(view, &definition);
-        };
-        if latest.state != StepState::Done {
-            let why = latest.error.as_deref().unwrap_or("the program failed");
-            return Next::Fail(RunError::new("command", why));
-        }
-        if has_unseen_input(view, latest) {
-            return self.start(view, &definition);
-        }
-        Next::EndTurn(Some(plain_text(answer_of(view, latest))))
+        next_of_program(view, "command", |definition| self.start(view, definition))
     }
 
     fn admit(&self, view: Arc<RunView>, step: Arc<Step>) -> BoxFuture<'static, Admission> {
@@ -219,6 +191,59 @@ impl Runner for CommandRunner {
     }
 }
 
+/// What follows for an agent that is a program: `start` has the intent of its next turn. A failed turn
+/// ends the run with an error of this kind.
+pub(super) fn next_of_program(
+    view: &RunView,
+    kind: &str,
+    start: impl Fn(&AgentDefinition) -> Next,
+) -> Next {
+    let definition = match pinned_agent(view) {
+        Ok(definition) => definition,
+        Err(error) => return Next::Fail(error),
+    };
+    let mut begun = view.steps.iter().rev();
+    let Some(latest) = begun.find(|step| step.kind == StepKind::Command) else {
+        return start(&definition);
+    };
+    if latest.state != StepState::Done {
+        let why = latest.error.as_deref().unwrap_or("the program failed");
+        return Next::Fail(RunError::new(kind, why));
+    }
+    if has_unseen_input(view, latest) {
+        return start(&definition);
+    }
+    Next::EndTurn(Some(plain_text(answer_of(view, latest))))
+}
+
+/// Why the program gets no further task: it has had as many as its `max_loops`.
+pub(super) fn out_of_turns(view: &RunView, definition: &AgentDefinition) -> Option<RunError> {
+    let begun = view.steps.iter();
+    let begun = begun.filter(|step| step.kind == StepKind::Command).count();
+    let message = format!(
+        "agent {} was started {begun} times, its max_loops, and has unanswered input",
+        definition.name
+    );
+    (begun >= definition.max_loops as usize).then(|| RunError::new("max_loops", message))
+}
+
+/// The working folder of an agent's program: its own folder inside the run's folder, which is
+/// `workspace` if the run names none.
+pub(super) fn working_folder(
+    workspace: &Path,
+    cwd: Option<&str>,
+    command: Option<&CommandSpec>,
+) -> PathBuf {
+    let folder = match cwd {
+        Some(cwd) => PathBuf::from(cwd),
+        None => workspace.to_path_buf(),
+    };
+    match command.and_then(|command| command.cwd.as_ref()) {
+        Some(cwd) => folder.join(cwd),
+        None => folder,
+    }
+}
+
 /// What a program of this step needs to know; `now` is the steady time.
 pub(super) fn program_step(view: &RunView, step: &Step, now: Timestamp) -> ProgramStep {
     ProgramStep {
@@ -230,7 +255,7 @@ pub(super) fn program_step(view: &RunView, step: &Step, now: Timestamp) -> Progr
 }
 
 /// The messages to the agent since its last answer.
-fn task(view: &RunView, step: &Step) -> String {
+pub(super) fn task(view: &RunView, step: &Step) -> String {
     let seen = conversation(view, step.seen_up_to);
     let said: Vec<String> = seen
         .iter()

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+
 use super::turn::{pinned_agent, read_agent};
-use super::{CommandRunner, TurnRunner};
+use super::{CommandRunner, OutsideRunner, TurnRunner};
+use crate::agent::{AgentDefinition, Speaks};
 use crate::contract::BoxFuture;
 use crate::contract::journal::RunView;
 use crate::contract::preview::{Preview, UnapprovedCall};
@@ -17,14 +20,22 @@ pub struct Runners {
     pub turn: TurnRunner,
     /// Executes runs of agents that are programs.
     pub command: CommandRunner,
+    /// Executes runs of agents that are programs and speak the Agent Client Protocol.
+    pub outside: OutsideRunner,
 }
 
 impl Runners {
     fn of(&self, view: &RunView) -> &dyn Runner {
-        // The model runner reports a definition that cannot be read.
-        match pinned_agent(view).is_ok_and(|definition| definition.command.is_some()) {
-            true => &self.command,
-            false => &self.turn,
+        self.of_kind(pinned_agent(view).ok().as_deref())
+    }
+
+    fn of_kind(&self, definition: Option<&AgentDefinition>) -> &dyn Runner {
+        let command = definition.and_then(|definition| definition.command.as_ref());
+        match command.map(|command| command.speaks) {
+            // The model runner reports a definition that cannot be read.
+            None => &self.turn,
+            Some(Speaks::Text) => &self.command,
+            Some(Speaks::Acp) => &self.outside,
         }
     }
 }
@@ -39,14 +50,20 @@ impl Runner for Runners {
     }
 
     fn preview(&self, call: UnapprovedCall) -> BoxFuture<'static, Preview> {
-        match read_agent(&call.agent).is_ok_and(|definition| definition.command.is_some()) {
-            true => self.command.preview(call),
-            false => self.turn.preview(call),
-        }
+        let definition = read_agent(&call.agent).ok();
+        self.of_kind(definition.as_deref()).preview(call)
     }
 
     fn prepare(&self, view: &RunView, step: &Step) {
         self.of(view).prepare(view, step);
+    }
+
+    fn refused(&self, step: &Step, why: &str) {
+        self.outside.refused(step, why);
+    }
+
+    fn stopping(&self, run: RunId) -> BoxFuture<'static, ()> {
+        self.outside.stopping(run)
     }
 
     fn stored(&self, step: StepId) {
@@ -54,7 +71,17 @@ impl Runner for Runners {
     }
 
     fn ended(&self, run: RunId) -> BoxFuture<'static, Vec<String>> {
-        self.turn.ended(run)
+        let (mut tools, mut program) = (self.turn.ended(run), self.outside.ended(run));
+        // Most runs have nothing to release.
+        match ((&mut tools).now_or_never(), (&mut program).now_or_never()) {
+            (Some(first), Some(then)) => Box::pin(std::future::ready([first, then].concat())),
+            (Some(first), None) => Box::pin(async move { [first, program.await].concat() }),
+            (None, Some(then)) => Box::pin(async move { [tools.await, then].concat() }),
+            (None, None) => Box::pin(async move {
+                let (first, then) = tokio::join!(tools, program);
+                [first, then].concat()
+            }),
+        }
     }
 
     fn perform(

@@ -1,6 +1,7 @@
 //! Executes runs: calls providers and tools, and decides from the journal what comes next. The
 //! registry drives it through `contract::runner`.
 
+mod acp;
 mod calls;
 mod command;
 mod compact;
@@ -18,6 +19,7 @@ mod rights;
 mod turn;
 mod window;
 
+pub use acp::OutsideRunner;
 pub use command::CommandRunner;
 pub use dispatch::Runners;
 pub use turn::{RunnerOptions, TurnRunner};

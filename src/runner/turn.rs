@@ -257,20 +257,11 @@ impl Runner for TurnRunner {
     }
 
     fn preview(&self, call: UnapprovedCall) -> BoxFuture<'static, Preview> {
-        let root = match call.cwd {
+        let root = match &call.cwd {
             Some(cwd) => PathBuf::from(cwd),
             None => self.workspace.to_path_buf(),
         };
-        let folder = Some(root.display().to_string());
-        let change =
-            self.tools
-                .preview(root, &call.tool, &call.arguments, call.redactor, call.anew);
-        Box::pin(async move {
-            Preview {
-                folder,
-                change: change.await,
-            }
-        })
+        preview_in(&self.tools, root, call)
     }
 
     fn prepare(&self, view: &RunView, step: &Step) {
@@ -449,6 +440,22 @@ fn yielded<'a>(view: &'a RunView, model: &Step) -> Option<&'a str> {
         blocks.iter().any(went_well)
     })?;
     Some(step.input["message"].as_str().unwrap_or_default())
+}
+
+/// What the call would do in this folder.
+pub(super) fn preview_in(
+    tools: &Catalogue,
+    root: PathBuf,
+    call: UnapprovedCall,
+) -> BoxFuture<'static, Preview> {
+    let folder = Some(root.display().to_string());
+    let change = tools.preview(root, &call.tool, &call.arguments, call.redactor, call.anew);
+    Box::pin(async move {
+        Preview {
+            folder,
+            change: change.await,
+        }
+    })
 }
 
 /// True if input or an announce has arrived since the model's last call.

@@ -27,7 +27,7 @@ const FIELDS: &[&str] = &[
     "allowed-tools",
 ];
 /// Fields of other clients that are supported here.
-const KNOWN: &[&str] = &["disable-model-invocation"];
+const KNOWN: &[&str] = &["disable-model-invocation", "user-invocable"];
 
 /// A skill as its file describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub struct Skill {
     pub allowed_tools: Vec<String>,
     /// It is not offered to models (`disable-model-invocation`).
     pub hidden: bool,
+    /// Users may ask for it by its name (`user-invocable`, true if unset).
+    pub user_invocable: bool,
     /// What must be available for it to be usable.
     pub requires: SkillRequirements,
     /// The text after the front matter.
@@ -202,6 +204,7 @@ impl SkillReader {
             compatibility,
             allowed_tools: self.tools(find("allowed-tools")),
             hidden,
+            user_invocable: find("user-invocable").is_none_or(|field| is_true(&field.value)),
             requires,
             body: Pinned::of(body.into()),
             notes: self.notes,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::sqlite::{Sqlite, Use, header_version};
 use super::tx::{DbError, DbErrorKind, Tx, number};
-use super::{files, migrate};
+use super::{files, migrate, own_backups};
 use crate::clock::Clock;
 use crate::failpoint::reach;
 use crate::kernel::fault::{Fault, Kind};
@@ -116,17 +116,8 @@ pub fn folder(database: &Path) -> PathBuf {
 
 /// The newest intact backup in the folder: each is read in full, newest first.
 fn newest(folder: &Path) -> Option<PathBuf> {
-    let entries = fs::read_dir(folder).ok()?;
-    let mut files: Vec<_> = entries
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let made = entry.metadata().ok()?.modified().ok()?;
-            let path = entry.path();
-            (path.extension()? == "db").then_some((made, path))
-        })
-        .collect();
-    files.sort();
-    let mut files = files.into_iter().rev().map(|(_, path)| path);
+    let files = own_backups::list(folder).ok()?.into_iter();
+    let mut files = files.rev().map(|one| one.path);
     files.find(|path| is_whole(path))
 }
 
@@ -208,7 +199,7 @@ fn make(database: &Path, half: &Path, path: &Path) -> Result<CheckedBackup, Faul
         Err(rustix::io::Errno::EXIST) => return Err(there_already(path)),
         Err(fault) => return Err(io(fault.into())),
     }
-    files::sync_folder(path).map_err(io)?;
+    files::sync_parent(path).map_err(io)?;
     Ok(backup)
 }
 

@@ -1,13 +1,12 @@
 //! The copy of a store that is made before its schema changes: the program that used it until then can
 //! read it. Called when a store is opened.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::backup;
 use super::files;
 use super::migrate::SCHEMA;
-use super::own_backups::{head_of, last_change};
+use super::own_backups::{self, head_of, last_change};
 use super::sqlite::{Sqlite, header_version};
 use super::tx::{DbError, DbErrorKind};
 use crate::clock::Clock;
@@ -62,18 +61,11 @@ pub fn newest(database: &Path) -> Option<PathBuf> {
 
 /// The copies, oldest first.
 fn list(database: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(backup::folder(database));
-    let mut made: Vec<(_, PathBuf)> = entries
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let name = entry.file_name().into_string().ok()?;
-            let is_copy = name.starts_with(PREFIX) && name.ends_with(".db");
-            let modified = entry.metadata().ok()?.modified().ok()?;
-            is_copy.then(|| (modified, entry.path()))
-        })
-        .collect();
-    made.sort();
-    made.into_iter().map(|(_, path)| path).collect()
+    let backups = own_backups::list(&backup::folder(database)).unwrap_or_default();
+    let paths = backups.into_iter().map(|one| one.path);
+    let is_copy = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default();
+        name.as_encoded_bytes().starts_with(PREFIX.as_bytes())
+    };
+    paths.filter(is_copy).collect()
 }

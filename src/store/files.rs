@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Resource, getrlimit};
 
 use crate::failpoint::reach;
+use crate::file_work::sync_folder;
 use crate::kernel::time::Timestamp;
 
 /// Name of the database file.
@@ -183,7 +184,7 @@ pub fn switch(path: &Path, aside: &Path) -> io::Result<()> {
     file.write_all(name.as_encoded_bytes())?;
     file.sync_all()?;
     fs::rename(&half, order(path))?;
-    sync_folder(path)?;
+    sync_parent(path)?;
     reach("store.switch.ordered");
     finish(path)
 }
@@ -206,13 +207,13 @@ pub fn finish(path: &Path) -> io::Result<()> {
         discard_beside(path)?;
         // The outline belongs to the old database.
         remove(&outline(path))?;
-        sync_folder(path)?;
+        sync_parent(path)?;
         fs::rename(saved(path), path)?;
-        sync_folder(path)?;
+        sync_parent(path)?;
         reach("store.switch.placed");
     }
     remove(&order(path))?;
-    sync_folder(path)
+    sync_parent(path)
 }
 
 /// The content of the file survives a power loss.
@@ -221,11 +222,8 @@ pub fn sync(path: &Path) -> io::Result<()> {
 }
 
 /// The entries of the folder that contains `path` survive a power loss.
-pub fn sync_folder(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(folder) => sync(folder),
-        None => Ok(()),
-    }
+pub fn sync_parent(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), sync_folder)
 }
 
 /// The file that names the backup in progress.

@@ -37,6 +37,10 @@ const MIGRATIONS: &[Migration] = &[
         name: "0006_audit_client",
         sql: include_str!("migrations/sqlite/0006_audit_client.sql"),
     },
+    Migration {
+        name: "0007_webhooks",
+        sql: include_str!("migrations/sqlite/0007_webhooks.sql"),
+    },
 ];
 
 /// The schema version of this program.

@@ -56,6 +56,12 @@ impl From<DbError> for Fault {
             DbErrorKind::Busy => Fault::new(Kind::Busy, "the store is locked; nothing was changed")
                 .hint("try again in a moment")
                 .with("retryAfterMs", 200),
+            DbErrorKind::NoDescriptor => Fault::new(
+                Kind::Unavailable,
+                "the daemon can open no more files, so nothing was read; nothing was changed",
+            )
+            .hint("raise its limit of open files (LimitNOFILE, ulimit -n), or close connections")
+            .with("retryAfterMs", 1000),
             DbErrorKind::Unreadable(_) => Fault::new(Kind::Internal, fault.message)
                 .hint("the row is quarantined and listed by abide doctor; the other rows are intact"),
             DbErrorKind::Column(_) | DbErrorKind::Undecodable => {

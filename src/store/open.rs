@@ -461,7 +461,7 @@ fn make(path: &Path, clock: &Clock) -> Result<(), MigrateError> {
     // One sync for all steps of the schema: the file is not in use before its rename.
     files::sync(&aside)
         .and_then(|()| std::fs::rename(&aside, path))
-        .and_then(|()| files::sync_folder(path))
+        .and_then(|()| files::sync_parent(path))
         .map_err(|fault| io(fault).into())
 }
 

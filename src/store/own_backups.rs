@@ -43,7 +43,7 @@ pub struct BackupFile {
 
 /// The newest backup in the folder, made by request or not; `None` if there is none.
 pub fn newest_in(folder: &Path) -> Option<BackupFile> {
-    list(folder).ok()?.into_iter().max_by_key(|one| one.made_at)
+    list(folder).ok()?.pop()
 }
 
 /// The backups in the folder that the daemon made by itself, newest first.
@@ -53,11 +53,12 @@ fn own(folder: &Path) -> io::Result<Vec<BackupFile>> {
         let name = one.path.file_name().unwrap_or_default();
         name.to_string_lossy().starts_with(PREFIX)
     });
-    own.sort_by_key(|one| std::cmp::Reverse(one.made_at));
+    own.reverse();
     Ok(own)
 }
 
-fn list(folder: &Path) -> io::Result<Vec<BackupFile>> {
+/// The backups in the folder, however they were made, oldest first.
+pub(super) fn list(folder: &Path) -> io::Result<Vec<BackupFile>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -79,6 +80,7 @@ fn list(folder: &Path) -> io::Result<Vec<BackupFile>> {
             bytes: about.len(),
         });
     }
+    found.sort_by(|one, other| (one.made_at, &one.path).cmp(&(other.made_at, &other.path)));
     Ok(found)
 }
 

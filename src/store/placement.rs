@@ -119,7 +119,7 @@ impl Placement {
         let rescued = files::aside(&self.database, "rescued", clock.now());
         fs::rename(&saved, &rescued)?;
         self.remove_own_beside()?;
-        files::sync_folder(&rescued)?;
+        files::sync_parent(&rescued)?;
         Ok(rescued)
     }
 

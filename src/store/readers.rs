@@ -1,8 +1,12 @@
 //! The pool of read connections, used only by the store handle.
 
+use std::collections::VecDeque;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
+use rustix::io::Errno;
 use tokio::sync::Semaphore;
 
 use super::placement::Placement;
@@ -13,11 +17,14 @@ use crate::store::repair::noticed::FoundDamage;
 /// Maximum number of concurrent long reads. More would not help: they share the machine's cores.
 const LONG_READS: usize = 4;
 
-/// A pool of read connections. A read takes one while it runs; none is held across an await.
+/// How long a read without a free file descriptor waits for the connection of another read.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// A pool of read connections. A read leases one while it runs; none is held across an await.
 pub struct Readers {
     pool: Mutex<Pool>,
-    /// Notified when a read has ended.
-    returned: Condvar,
+    /// Notified when a read has ended or begins to wait.
+    changed: Condvar,
     most_idle: usize,
     /// Path of the database file.
     pub path: PathBuf,
@@ -30,27 +37,48 @@ pub struct Readers {
 }
 
 /// The connections.
+#[derive(Default)]
 struct Pool {
     idle: Vec<Sqlite>,
-    /// Number of connections that reads use.
-    in_use: usize,
+    /// Number of reads that have begun, those that wait included.
+    reads: usize,
+    /// The reads that wait for the connection of another, first come, first served.
+    waiting: VecDeque<Ticket>,
+    last_ticket: Ticket,
 }
 
-/// A connection that one read uses. It is closed unless the read ended well.
-struct LentReader<'a> {
-    readers: &'a Readers,
-    db: Option<Sqlite>,
+/// A place in the queue of waiting reads.
+type Ticket = u64;
+
+impl Pool {
+    /// True if the read with this ticket may take an idle connection.
+    fn is_turn_of(&self, ticket: Ticket) -> bool {
+        self.waiting.front() == Some(&ticket) && !self.idle.is_empty()
+    }
+
+    /// True if another read runs, or is about to with an idle connection: the waiting ones get it then.
+    fn has_running(&self) -> bool {
+        !self.idle.is_empty() || self.reads > self.waiting.len()
+    }
 }
 
-impl Drop for LentReader<'_> {
-    fn drop(&mut self) {
-        let mut pool = self.readers.lock();
-        pool.in_use -= 1;
-        if pool.idle.len() < self.readers.most_idle {
-            pool.idle.extend(self.db.take());
+/// The right of one read to a connection. Without [`Lease::end`] the connection is closed.
+struct Lease<'a>(&'a Readers);
+
+impl Lease<'_> {
+    /// The read has ended well, so its connection can be used again.
+    fn end(self, db: Sqlite) {
+        let mut pool = self.0.lock();
+        if pool.idle.len() < self.0.most_idle {
+            pool.idle.push(db);
         }
-        drop(pool);
-        self.readers.returned.notify_one();
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        self.0.lock().reads -= 1;
+        self.0.changed.notify_all();
     }
 }
 
@@ -69,9 +97,9 @@ impl Readers {
         Ok(Readers {
             pool: Mutex::new(Pool {
                 idle: vec![first],
-                in_use: 0,
+                ..Pool::default()
             }),
-            returned: Condvar::new(),
+            changed: Condvar::new(),
             most_idle,
             path: path.to_owned(),
             noticed,
@@ -88,11 +116,8 @@ impl Readers {
         &self,
         query: impl FnOnce(&mut dyn Tx) -> Result<T, DbError>,
     ) -> Result<T, DbError> {
-        let mut db = self.take()?;
-        let mut lent = LentReader {
-            readers: self,
-            db: None,
-        };
+        // The connection is dropped before the lease, so that a read that waits finds its descriptor.
+        let (lease, mut db) = self.lease()?;
         // One snapshot for the whole read: a row that moves between two tables meanwhile is seen in
         // one of them, never in neither.
         db.execute("BEGIN", &[])?;
@@ -102,50 +127,78 @@ impl Readers {
             self.noticed.corrupt("a read found a damaged page");
         }
         db.execute("COMMIT", &[])?;
-        lent.db = Some(db);
+        lease.end(db);
         answer
     }
 
-    /// A connection for one read, counted as in use. Where none can be opened, as without a free
-    /// descriptor, it is that of a read that ends.
-    fn take(&self) -> Result<Sqlite, DbError> {
-        let mut refused = None;
-        loop {
-            let mut pool = self.lock();
-            if let Some(fault) = refused.take() {
-                if pool.idle.is_empty() && pool.in_use == 0 {
-                    return Err(fault);
-                }
-                let is_out = |pool: &mut Pool| pool.idle.is_empty() && pool.in_use > 0;
-                let waited = self.returned.wait_while(pool, is_out);
-                pool = waited.unwrap_or_else(PoisonError::into_inner);
-            }
-            let idle = pool.idle.pop();
-            // Counted before it is opened, so that the count is never too low.
-            pool.in_use += 1;
-            drop(pool);
-            match idle.map_or_else(|| self.one_more(), Ok) {
-                Ok(db) => return Ok(db),
-                Err(fault) => {
-                    self.lock().in_use -= 1;
-                    self.returned.notify_one();
-                    if fault.kind == DbErrorKind::Busy {
-                        return Err(fault);
-                    }
-                    refused = Some(fault);
-                }
-            }
+    /// A connection for one read.
+    fn lease(&self) -> Result<(Lease<'_>, Sqlite), DbError> {
+        let mut pool = self.lock();
+        pool.reads += 1;
+        let lease = Lease(self);
+        let idle = match pool.waiting.is_empty() {
+            true => pool.idle.pop(),
+            false => None,
+        };
+        drop(pool);
+        let db = idle.map_or_else(|| self.open_or_wait(), Ok)?;
+        Ok((lease, db))
+    }
+
+    /// Opens another connection; without a free descriptor it is that of a read that ends.
+    fn open_or_wait(&self) -> Result<Sqlite, DbError> {
+        match self.one_more() {
+            Err(fault) if fault.kind == DbErrorKind::NoDescriptor => self.wait(),
+            opened => opened,
         }
+    }
+
+    /// Waits for the connection of another read, at most [`LONGEST_WAIT`], behind those that wait
+    /// already. If there is none to wait for, opening one is tried once more.
+    fn wait(&self) -> Result<Sqlite, DbError> {
+        let mut pool = self.lock();
+        pool.last_ticket += 1;
+        let ticket = pool.last_ticket;
+        pool.waiting.push_back(ticket);
+        // This read runs no longer, so the others may have none to wait for.
+        self.changed.notify_all();
+        let must_wait = |pool: &mut Pool| !pool.is_turn_of(ticket) && pool.has_running();
+        let waited = self
+            .changed
+            .wait_timeout_while(pool, LONGEST_WAIT, must_wait);
+        let (mut pool, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let leased = match pool.is_turn_of(ticket) {
+            true => pool.idle.pop(),
+            false => None,
+        };
+        pool.waiting.retain(|waiting| *waiting != ticket);
+        drop(pool);
+        // It may be the turn of the next one.
+        self.changed.notify_all();
+        leased.map_or_else(|| self.one_more(), Ok)
     }
 
     /// Opens another connection, if the store's files are still in place.
     fn one_more(&self) -> Result<Sqlite, DbError> {
-        match self.placement.look() {
-            None => Sqlite::open(&self.path, Use::Read),
-            Some(moved) => Err(DbError {
+        if let Some(moved) = self.placement.look() {
+            return Err(DbError {
                 kind: DbErrorKind::Busy,
                 message: moved.what,
-            }),
+            });
+        }
+        let open = || {
+            Sqlite::open(&self.path, Use::Read).map_err(|fault| match has_no_descriptor() {
+                true => DbError {
+                    kind: DbErrorKind::NoDescriptor,
+                    message: format!("no file descriptor is free: {}", fault.message),
+                },
+                false => fault,
+            })
+        };
+        match open() {
+            // One may have become free between the refusal and the question why.
+            Err(fault) if fault.kind == DbErrorKind::Other => open(),
+            opened => opened,
         }
     }
 
@@ -153,4 +206,16 @@ impl Readers {
         // The pool is consistent at every moment, even after a panic in a query.
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// True if this process, or the machine, can open no more files. The database's error does not tell.
+fn has_no_descriptor() -> bool {
+    // Not the database: to close a file releases all locks that the process has on it.
+    let limits = [Errno::MFILE.raw_os_error(), Errno::NFILE.raw_os_error()];
+    let opened = File::open("/");
+    opened.is_err_and(|fault| {
+        fault
+            .raw_os_error()
+            .is_some_and(|code| limits.contains(&code))
+    })
 }

@@ -223,6 +223,8 @@ pub enum DbErrorKind {
     Busy,
     /// The disk is full or the file has reached its size limit.
     Full,
+    /// No more files can be opened.
+    NoDescriptor,
     /// A read or a sync failed; nothing after it can be trusted.
     Io,
     /// The file is damaged or is not a database.

@@ -25,6 +25,11 @@ pub struct LiveGauges {
     pub oldest_announce_ms: u64,
     /// Announces that could not be delivered.
     pub undelivered_announces: u64,
+    /// Milliseconds since the oldest event that a webhook has read and not finished; 0 if there is
+    /// none.
+    pub webhook_lag_ms: u64,
+    /// Dead letters of webhooks.
+    pub dead_letters: u64,
     /// Size of the store's database file in bytes.
     pub store_bytes: u64,
     /// Size of the store's write-ahead log in bytes.
@@ -81,6 +86,8 @@ pub(super) struct LiveSeries {
     pending_announces: Gauge,
     oldest_announce: Decimal,
     undelivered_announces: Gauge,
+    webhook_lag: Decimal,
+    dead_letters: Gauge,
     store_bytes: Gauge,
     log_bytes: Gauge,
     newest_backup: Decimal,
@@ -133,6 +140,16 @@ impl LiveSeries {
             self.undelivered_announces.clone(),
         );
         list.register(
+            "abide_webhook_lag_seconds",
+            "Age of the oldest event that a webhook has read and not delivered; 0 if there is none",
+            self.webhook_lag.clone(),
+        );
+        list.register(
+            "abide_webhook_dead_letters",
+            "Events that webhooks have given up, until they are replayed or dropped",
+            self.dead_letters.clone(),
+        );
+        list.register(
             "abide_store_bytes",
             "Size of the database file",
             self.store_bytes.clone(),
@@ -149,7 +166,7 @@ impl LiveSeries {
         );
         list.register(
             "abide_disk_free_bytes",
-            "Free space on the disk of the state folder",
+            "Free space on the disk of the state folder; -1 if it is unknown",
             self.free_bytes.clone(),
         );
         list.register(
@@ -213,10 +230,12 @@ impl LiveSeries {
         self.oldest_announce.set(seconds(live.oldest_announce_ms));
         let undelivered = whole(live.undelivered_announces);
         self.undelivered_announces.set(undelivered);
+        self.webhook_lag.set(seconds(live.webhook_lag_ms));
+        self.dead_letters.set(whole(live.dead_letters));
         self.store_bytes.set(whole(live.store_bytes));
         self.log_bytes.set(whole(live.log_bytes));
         self.newest_backup.set(seconds(live.newest_backup_ms));
-        self.free_bytes.set(whole(live.free_bytes.unwrap_or(0)));
+        self.free_bytes.set(live.free_bytes.map_or(-1, whole));
         self.polling_watchers.set(whole(live.polling_watchers));
         self.keepers.set(whole(live.keepers));
         let process = process::usage();

@@ -51,6 +51,7 @@ pub struct Metrics {
     chats: Family<ChatLabels, Histogram>,
     tokens: Family<TokenLabels, Histogram>,
     spent: Family<ProviderLabels, Counter<f64, AtomicU64>>,
+    webhooks: Family<AttemptLabels, Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -93,6 +94,15 @@ struct TokenLabels {
 struct ProviderLabels {
     gen_ai_provider_name: String,
 }
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AttemptLabels {
+    result: &'static str,
+}
+
+/// How an attempt to deliver an event to a webhook ends; `dead` is counted besides `failed`, for the
+/// last one.
+const ATTEMPTS: [&str; 3] = ["delivered", "failed", "dead"];
 
 /// OpenTelemetry's name for a model call.
 const CHAT: &str = "chat";
@@ -139,6 +149,7 @@ impl Metrics {
                 Histogram::new(exponential_buckets(1.0, 4.0, 14))
             }),
             spent: Family::default(),
+            webhooks: Family::default(),
         };
         // Every series exists from the start: one that appears with its first count hides that
         // count from a rate.
@@ -149,6 +160,9 @@ impl Metrics {
         }
         for cause in CAUSES {
             let _ = metrics.recovered.get_or_create(&RecoveryLabels { cause });
+        }
+        for result in ATTEMPTS {
+            let _ = metrics.webhooks.get_or_create(&AttemptLabels { result });
         }
         metrics.listed()
     }
@@ -220,6 +234,11 @@ impl Metrics {
             "Cost of model calls, in the currency of the prices",
             self.spent.clone(),
         );
+        list.register(
+            "abide_webhook_attempts",
+            "Attempts to deliver events to webhooks, by result; dead: the last one failed",
+            self.webhooks.clone(),
+        );
         self
     }
 
@@ -277,6 +296,18 @@ impl Metrics {
         self.recovered
             .get_or_create(&RecoveryLabels { cause })
             .inc();
+    }
+
+    /// Records an attempt to deliver an event to a webhook, and whether the event was given up with
+    /// it.
+    pub fn webhook_attempt(&self, is_delivered: bool, is_given_up: bool) {
+        let [delivered, failed, dead] = ATTEMPTS;
+        let result = if is_delivered { delivered } else { failed };
+        self.webhooks.get_or_create(&AttemptLabels { result }).inc();
+        if is_given_up {
+            let labels = AttemptLabels { result: dead };
+            self.webhooks.get_or_create(&labels).inc();
+        }
     }
 
     /// Records a commit of `commands` commands.

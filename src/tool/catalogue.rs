@@ -31,8 +31,8 @@ use crate::file_work::TOOLS;
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::policy::gate::{Decision, Rights, Subject};
 use crate::kernel::run::step::EffectClass;
+use crate::outbound::address::Private;
 use crate::process::ProgramStep;
-use crate::tool::fetch::address::Private;
 use crate::tool::files::workspace::LedTo;
 use crate::tool::files::{definition_files, edit, glob, grep, list, preview, read, write};
 
@@ -355,6 +355,25 @@ impl Catalogue {
         if let Some(known) = &self.servers {
             known.lease(run, servers);
         }
+    }
+
+    /// Reads lines of a text file in the workspace at `root`, unchanged, from `first` on, counted
+    /// from 1. The error says why it may not be read, or cannot.
+    pub fn read_lines(
+        &self,
+        root: &Path,
+        path: String,
+        first: usize,
+        count: Option<usize>,
+    ) -> BoxFuture<'static, Result<String, String>> {
+        let opening = self.opened(root);
+        Box::pin(async move {
+            let workspace = opening.await.map_err(|unopened| match unopened {
+                Unopened::Gone(why) | Unopened::Refused(why) => why,
+            })?;
+            let read = TOOLS.run(move |_| read::lines(&workspace, &path, first, count));
+            read.await.unwrap_or_else(|busy| Err(busy.to_string()))
+        })
     }
 
     /// Prepares a call of this tool on this machine, before it is stored that its step begins.

@@ -1,8 +1,6 @@
 //! The tool `fetch`: gets the content of a web address as text. It is read-only: one GET without
 //! cookies, proxy or data of this machine.
 
-pub(crate) mod address;
-
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -18,7 +16,8 @@ use super::arguments::{NonEmptyText, parse};
 use super::built_in::{BuiltIn, ToolAction};
 use crate::kernel::policy::gate::Decision;
 use crate::kernel::run::step::EffectClass;
-use crate::tool::fetch::address::{Guarded, Private, Refused};
+use crate::outbound;
+use crate::outbound::address::{Guarded, Private, Refused, refused_in};
 
 /// The maximum number of bytes read of a response.
 const BODY_LIMIT: usize = 5 * 1024 * 1024;
@@ -109,7 +108,7 @@ async fn follow(
         let host = url.host_str().unwrap_or_default().to_owned();
         private
             .check_literal(&host)
-            .map_err(|refused| refused.to_string())?;
+            .map_err(|refused| explained(&refused))?;
         let sent = client.get(url.clone()).send().await;
         let response = sent.map_err(|error| format!("{url}: {}", causes(&error)))?;
         if !response.status().is_redirection() {
@@ -180,20 +179,17 @@ async fn response_text(url: &Url, mut response: Response) -> Result<String, Stri
     }
 }
 
+fn explained(refused: &Refused) -> String {
+    format!(
+        "{refused}: fetch reaches private, loopback, link-local and metadata addresses only if the \
+         setting fetch.allow_private names them"
+    )
+}
+
 /// The error with its causes; a refused address replaces all of them.
-fn causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        if let Some(refused) = cause.downcast_ref::<Refused>() {
-            return refused.to_string();
-        }
-        let said = cause.to_string();
-        if !text.contains(&said) {
-            text.push_str(": ");
-            text.push_str(&said);
-        }
-        source = cause.source();
+fn causes(error: &(dyn Error + 'static)) -> String {
+    match refused_in(error) {
+        Some(refused) => explained(refused),
+        None => outbound::causes(error),
     }
-    text
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::built_in::ToolAction;
 use super::{ToolOutput, Workspace, fetch};
-use crate::tool::fetch::address::Private;
+use crate::outbound::address::Private;
 
 /// Starts a server that answers each request by its path, until the test ends.
 fn server() -> SocketAddr {

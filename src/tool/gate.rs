@@ -46,6 +46,13 @@ pub fn admit_program(rights: &Rights, argv: &[String]) -> Admission {
     admission(PROGRAM, verdict, subject.covers)
 }
 
+/// Decides whether an outside agent may make a call of a kind that no tool here has, by the rules for
+/// `name`. Without a rule a person is asked.
+pub fn admit_unknown(rights: &Rights, name: &str, arguments: &Value) -> Admission {
+    let verdict = rights.judge(name, Decision::Ask, &whole(arguments));
+    admission(name, verdict, arguments.to_string())
+}
+
 /// Converts the verdict on a call to its admission.
 pub(super) fn admission(name: &str, verdict: GateVerdict, covers: String) -> Admission {
     let GateVerdict { decision, why } = verdict;

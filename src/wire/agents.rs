@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::input::{self, PageSize};
 use super::method::no_params;
-use crate::contract::catalog::InactiveDefinition;
+use crate::contract::catalog::{InactiveDefinition, OffPreset};
 use crate::kernel::text::text_enum::text_enum;
 
 text_enum! {
@@ -69,6 +69,9 @@ pub struct Agents {
     pub next_cursor: Option<String>,
     /// Definitions that could not be loaded.
     pub rejected: Vec<InactiveDefinition>,
+    /// Built-in outside agents whose programs are not installed.
+    #[serde(default)]
+    pub off: Vec<OffPreset>,
 }
 
 /// Parameters of `agents.get`.
@@ -136,6 +139,7 @@ pub struct DeleteAgent {
 
 /// Result of `agents.delete`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "DeletedAgent")]
 pub struct Deleted {
     /// True if this call removed the agent; false if it did not exist, as on a repeat.
     pub deleted: bool,
@@ -143,6 +147,7 @@ pub struct Deleted {
 
 /// Whether an agent is usable, as found when the agents were loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AgentHealth")]
 pub struct Health {
     /// True if `problems` is empty.
     pub ok: bool,

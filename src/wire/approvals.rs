@@ -126,6 +126,9 @@ pub struct Approval {
     pub depth: u32,
     /// Name of the tool.
     pub tool: String,
+    /// Id that the model gave the call; absent for a program that an agent runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
     /// Complete arguments of the call.
     pub arguments: Value,
     /// The policy rule that requires approval.

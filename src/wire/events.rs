@@ -122,6 +122,7 @@ pub struct Event<D = Value> {
 /// `data` of `snapshot`: the live state at the start of a subscription.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "EventSnapshot")]
 pub struct Snapshot {
     /// The snapshot includes every event up to this cursor; later events follow.
     pub cursor: i64,

@@ -264,6 +264,7 @@ pub struct ModelProvider {
 /// Health of a provider, for all runs that use the same key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ProviderState")]
 pub struct Health {
     /// `ok`; `paused`: no request is sent; `probing`: one test request is sent; `recovering`: the
     /// test request succeeded and further ones follow, a few at a time.

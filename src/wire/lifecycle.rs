@@ -52,6 +52,36 @@ pub struct Cancelled {
     pub not_ended: Vec<RunId>,
 }
 
+/// Parameters of `gateway.cancel_runs`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CancelAllRuns {
+    /// Reason, stored with the cancel requests and shown to users.
+    #[serde(default, deserialize_with = "input::name")]
+    #[schemars(length(min = 1, max = input::NAME_LIMIT))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// `notEnded` of an earlier result, whose outcome is wanted.
+    #[serde(default, deserialize_with = "input::ids")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub run_ids: Vec<RunId>,
+}
+
+/// Result of `gateway.cancel_runs`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CancelledRuns {
+    /// Runs that this call ended, and those of `runIds` that ended as cancelled.
+    pub cancelled: Vec<RunId>,
+    /// Runs that ended for another reason meanwhile.
+    pub already_ended: Vec<RunId>,
+    /// Runs marked as cancelled whose execution has not stopped yet.
+    pub not_ended: Vec<RunId>,
+    /// Number of runs of all orgs that are open now. Repeat the call until it is 0: results of
+    /// cancelled runs may begin new ones.
+    pub open: u64,
+}
+
 /// Parameters of `runs.steer`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -82,6 +112,7 @@ pub struct Steered {
 
 text_enum! {
     /// The user's decision on a call that may or may not have happened.
+    #[schemars(rename = "StepDecision")]
     Decision {
         /// The call happened.
         Done = "done",
@@ -188,6 +219,10 @@ pub struct PatchSession {
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<Option<String>>,
+    /// Agent that answers from the next turn on; only for a root session.
+    #[serde(default, deserialize_with = "input::agent")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// Model of its turns; null uses the agent's model.
     #[serde(default, deserialize_with = "patched_name")]
     #[schemars(length(min = 1, max = input::NAME_LIMIT))]
@@ -208,6 +243,22 @@ pub struct PatchSession {
     /// Patch only if the session has this revision; otherwise `conflict`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub if_revision: Option<i64>,
+}
+
+impl PatchSession {
+    /// A patch of this session that changes nothing, as a base for others.
+    pub fn unchanged(session_key: SessionKey) -> PatchSession {
+        PatchSession {
+            session_key,
+            label: None,
+            title: None,
+            agent: None,
+            model: None,
+            thinking: None,
+            cwd: None,
+            if_revision: None,
+        }
+    }
 }
 
 /// Wraps a present value in `Some`, so that null differs from an absent field.
@@ -258,6 +309,7 @@ pub struct DeleteSession {
 /// Result of `sessions.delete`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "DeletedSession")]
 pub struct Deleted {
     /// Key of the deleted session; it can be used again.
     pub session_key: SessionKey,

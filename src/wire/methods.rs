@@ -7,7 +7,7 @@
 use super::method::{Access, Concerns, Dispatch, Effect, Method, MethodRow, Requires, methods};
 use super::{
     agents, approvals, audit, config, environment, events, gateway, lifecycle, maintenance, memory,
-    nodes, questions, runs, servers, sessions, shapes, skills, tokens, trust, usage,
+    nodes, questions, runs, servers, sessions, shapes, skills, tokens, trust, usage, webhooks,
 };
 use crate::kernel::scope::Scope;
 
@@ -39,6 +39,12 @@ methods! {
         Changes by Socket, example {"then": "stop"},
         scope: Some(Scope::Admin), concerns: Concerns::Daemon,
         requires: Requires::Start, command: Some("abide stop"),
+    }
+    "gateway.cancel_runs": lifecycle::CancelAllRuns => lifecycle::CancelledRuns {
+        "Cancels the open runs of all orgs, the oldest 500 of them.",
+        Changes by Socket, example {"reason": "maintenance"},
+        scope: Some(Scope::Admin), concerns: Concerns::Daemon,
+        command: Some("abide service stop --with-runs"),
     }
     "gateway.audit": audit::ListAudit => audit::Audit {
         "Lists audited calls, newest first.",
@@ -112,7 +118,7 @@ methods! {
         object: &["sessionKey"], command: Some("abide cancel"),
     }
     "sessions.patch": lifecycle::PatchSession => shapes::Session {
-        "Changes a session's label, title, model, thinking level or folder.",
+        "Changes a session's label, title, agent, model, thinking level or folder.",
         Changes by Socket, example {"sessionKey": "agent:build:desk", "title": "At the desk"},
         object: &["sessionKey"], command: Some("abide sessions patch"),
     }
@@ -352,6 +358,30 @@ methods! {
         Changes by Token, example {"node": "mac", "call": {"command": "system.which", "programs": ["git"]}},
         scope: Some(Scope::Node), object: &["node"], dispatch: Dispatch::Waits,
         command: Some("abide nodes run"),
+    }
+    "webhooks.list": webhooks::ListWebhooks => webhooks::Webhooks {
+        "Lists the receivers of events with their state and what they have not got yet.",
+        Reads by Socket, example {},
+        scope: Some(Scope::Admin), concerns: Concerns::Daemon,
+        command: Some("abide webhooks"),
+    }
+    "webhooks.dead": webhooks::ListDeadLetters => webhooks::DeadLetters {
+        "Lists the events that a webhook has given up, newest first.",
+        Reads by Socket, example {"webhook": "audit"},
+        scope: Some(Scope::Admin), concerns: Concerns::Daemon,
+        command: Some("abide webhooks dead"),
+    }
+    "webhooks.replay": webhooks::ReplayDeadLetters => webhooks::ReplayedDeadLetters {
+        "Delivers dead letters of a webhook again.",
+        Changes by Token, example {"webhook": "audit", "ids": [7]},
+        scope: Some(Scope::Admin), concerns: Concerns::Daemon,
+        object: &["webhook"], command: Some("abide webhooks replay"),
+    }
+    "webhooks.drop": webhooks::DropDeadLetters => webhooks::DroppedDeadLetters {
+        "Deletes dead letters of a webhook.",
+        Changes by Token, example {"webhook": "audit", "ids": [7]},
+        scope: Some(Scope::Admin), concerns: Concerns::Daemon,
+        object: &["webhook"], command: Some("abide webhooks drop"),
     }
     "usage.summary": usage::Summarize => usage::Summary {
         "Aggregates runs with their outcomes, durations, tokens and cost.",

@@ -29,6 +29,7 @@ pub mod skills;
 pub mod tokens;
 pub mod trust;
 pub mod usage;
+pub mod webhooks;
 
 /// Version number of the protocol that this build speaks, as negotiated in `gateway.hello`.
 pub const PROTOCOL: u32 = 1;

@@ -157,6 +157,7 @@ pub struct GetRun {
 
 text_enum! {
     /// Run state to filter by.
+    #[schemars(rename = "RunState")]
     State {
         /// Waiting for a slot.
         Queued = "queued",

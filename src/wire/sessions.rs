@@ -266,6 +266,11 @@ pub struct ListSessions {
     /// Only sessions with this label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// Only sessions with this absolute working directory; links in it are followed.
+    #[serde(default, deserialize_with = "input::folder")]
+    #[schemars(regex(pattern = "^/"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
     /// Only sessions whose key, label or title contains this text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,

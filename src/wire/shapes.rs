@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::budget::BudgetUse;
+use super::runs::State;
 pub use crate::kernel::event::{EnvName, Word};
 use crate::kernel::ids::{
     AgentId, AnnounceId, ApprovalId, MessageId, QuestionId, RunId, SessionId, SessionKey, StepId,
@@ -50,7 +51,7 @@ pub struct Run {
     /// `queued`, `running`, `paused`, `settling`, or the outcome: `ok`, `error`, `timeout`,
     /// `cancelled` or `interrupted`.
     pub state: Word,
-    /// While `paused`, why: `child`, `reply`, `approval`, `review`, `input`, `node` or `provider`.
+    /// While `paused`, why: `child`, `reply`, `approval`, `review`, `input` or `provider`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause_reason: Option<Word>,
     /// While paused for `provider`: since when, until when and why.
@@ -132,6 +133,14 @@ pub struct Run {
     pub trace_id: String,
     /// How the result is announced to the requester.
     pub announce: AnnounceProgress,
+}
+
+impl Run {
+    /// True while it has not ended.
+    pub fn is_open(&self) -> bool {
+        let state = self.state.as_ref();
+        State::OPEN.iter().any(|open| open.as_str() == state)
+    }
 }
 
 /// Wait for a model provider that accepts no requests.

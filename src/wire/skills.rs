@@ -69,6 +69,9 @@ pub struct Skill {
     pub compatibility: Option<String>,
     /// Patterns of the tools it was written for.
     pub allowed_tools: Vec<String>,
+    /// True if users may ask for it by its name, as a command of an editor.
+    #[serde(default = "invocable")]
+    pub user_invocable: bool,
     /// Environment variable that receives the skill's configured API key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary_env: Option<String>,
@@ -89,6 +92,11 @@ pub struct Skill {
     /// Its body; only if the skill was requested by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
+}
+
+/// What a daemon that does not say so means.
+fn invocable() -> bool {
+    true
 }
 
 /// An installation hint for programs.
@@ -127,6 +135,7 @@ pub struct TakeSnapshot {
 /// The skills that a run starting now would pin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "SkillSnapshot")]
 pub struct Snapshot {
     /// Absolute path of the workspace.
     pub workspace: String,

@@ -1,19 +1,21 @@
 //! Socket activation: the daemon serves sockets that were opened before it, passed as descriptors.
 
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use abide::client::Client;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::harness::{Place, Script, TEST_TIMEOUT, run};
+use crate::harness::{Place, Script, TEST_TIMEOUT, eventually, run};
 
 /// Gives its first two arguments as `LISTEN_FDS` and `LISTEN_PID` (its own if empty), moves standard
 /// input and output to the first two passed descriptors, and becomes the program.
@@ -96,13 +98,35 @@ impl Drop for Activated {
     }
 }
 
-/// Asks over a connection that was made before the daemon started.
-fn is_answered(mut stream: impl Read + Write) -> bool {
+/// A connection over TCP; a read that gets nothing fails in time.
+fn over_tcp(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    stream
+}
+
+/// The same over the Unix socket.
+fn over_unix(path: &Path) -> UnixStream {
+    let stream = UnixStream::connect(path).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    stream
+}
+
+/// Sends a request.
+fn ask(stream: &mut impl Write) -> io::Result<()> {
     let request = "GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes()).unwrap();
+    stream.write_all(request.as_bytes())
+}
+
+/// Reads the answer to it.
+fn has_answer(mut stream: impl Read) -> bool {
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer.starts_with("HTTP/1.1 200")
+    stream.read_to_string(&mut answer).is_ok() && answer.starts_with("HTTP/1.1 200")
+}
+
+/// Asks over a connection, and reads the answer.
+fn is_answered(mut stream: impl Read + Write) -> bool {
+    ask(&mut stream).is_ok() && has_answer(stream)
 }
 
 /// Waits until the daemon is ready, over its Unix socket.
@@ -123,10 +147,8 @@ fn connections_wait_in_passed_sockets_over_starts_and_restarts() {
         let place = Place::new(Script::new());
         let sockets = ManagersSockets::open(&place);
         for then in ["stop", "restart"] {
-            let tcp = TcpStream::connect(sockets.tcp.local_addr().unwrap()).unwrap();
-            let unix = UnixStream::connect(&sockets.path).unwrap();
-            tcp.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-            unix.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+            let tcp = over_tcp(sockets.tcp.local_addr().unwrap());
+            let unix = over_unix(&sockets.path);
             let mut daemon = sockets.start(&place);
             assert!(is_answered(tcp) && is_answered(unix));
             let (client, status) = status(&sockets).await;
@@ -141,6 +163,101 @@ fn connections_wait_in_passed_sockets_over_starts_and_restarts() {
             let file = fs::symlink_metadata(&sockets.path).unwrap();
             assert!(file.file_type().is_socket());
         }
+    });
+}
+
+#[test]
+fn a_connection_that_was_accepted_before_the_stop_is_answered_after_it() {
+    run(async {
+        let place = Place::new(Script::new());
+        let sockets = ManagersSockets::open(&place);
+        let mut daemon = sockets.start(&place);
+        let (client, _) = status(&sockets).await;
+        let tcp = || over_tcp(sockets.tcp.local_addr().unwrap());
+        let unix = || over_unix(&sockets.path);
+        let mut early = (tcp(), unix());
+        // Connections are accepted in their order, so the early ones are, once later ones are answered.
+        assert!(is_answered(tcp()) && is_answered(unix()));
+        let order = json!({ "then": "stop" });
+        let _: Value = client.call("gateway.drain", order).await.unwrap();
+        // The stop has reached the connections once it has closed this one.
+        let ping = async || client.call::<_, Value>("gateway.ping", json!({})).await;
+        while ping().await.is_ok() {}
+        // Both are sent before an answer is read, which may take longer than the daemon waits for a request.
+        ask(&mut early.0).unwrap();
+        ask(&mut early.1).unwrap();
+        assert!(has_answer(early.0) && has_answer(early.1));
+        assert_eq!(daemon.ended(), Some(0));
+    });
+}
+
+#[test]
+fn every_request_over_passed_sockets_is_answered_once_while_daemons_come_and_go() {
+    run(async {
+        let place = Place::new(Script::new());
+        let sockets = ManagersSockets::open(&place);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let clients: Vec<_> = (0..4)
+            .map(|number| {
+                let (path, is_over) = (sockets.path.clone(), Arc::clone(&is_over));
+                let address = sockets.tcp.local_addr().unwrap();
+                let answered = Arc::new(AtomicU32::new(0));
+                let counted = Arc::clone(&answered);
+                let asking = std::thread::spawn(move || {
+                    let mut asked = 0;
+                    while !is_over.load(Ordering::Relaxed) {
+                        asked += 1;
+                        let good = match number % 2 {
+                            0 => is_answered(over_tcp(address)),
+                            _ => is_answered(over_unix(&path)),
+                        };
+                        counted.fetch_add(u32::from(good), Ordering::Relaxed);
+                    }
+                    asked
+                });
+                (answered, asking)
+            })
+            .collect();
+        let counts = || -> Vec<u32> {
+            let counts = clients.iter();
+            counts
+                .map(|(count, _)| count.load(Ordering::Relaxed))
+                .collect()
+        };
+        // Each client gets an answer from each daemon, so that each stop comes amid requests.
+        let each_is_answered = async || {
+            let before = counts();
+            eventually("an answer for each client", async || {
+                let now = counts();
+                let is_more = now.iter().zip(&before).all(|(now, before)| now > before);
+                is_more.then_some(())
+            })
+            .await;
+        };
+        for _ in 0..5 {
+            let mut daemon = sockets.start(&place);
+            let (client, _) = status(&sockets).await;
+            each_is_answered().await;
+            let order = json!({ "then": "restart" });
+            let _: Value = client.call("gateway.drain", order).await.unwrap();
+            assert_eq!(daemon.ended(), Some(79));
+        }
+        // The last daemon answers those that still wait.
+        let mut daemon = sockets.start(&place);
+        let (client, _) = status(&sockets).await;
+        each_is_answered().await;
+        is_over.store(true, Ordering::Relaxed);
+        for (answered, asking) in clients {
+            let asked = tokio::task::spawn_blocking(|| asking.join().unwrap()).await;
+            let (asked, answered) = (asked.unwrap(), answered.load(Ordering::Relaxed));
+            assert!(asked > 5, "{asked}");
+            assert_eq!(answered, asked);
+        }
+        let _: Value = client
+            .call("gateway.drain", json!({ "then": "stop" }))
+            .await
+            .unwrap();
+        assert_eq!(daemon.ended(), Some(0));
     });
 }
 

@@ -35,21 +35,40 @@ const TABLE: &[(&str, &[&str])] = &[
     ("skill", &["watch", "front_matter"]),
     ("provider", &[]),
     ("tool", &["skill", "process"]),
-    ("runner", &["agent", "provider", "tool", "skill", "process"]),
+    ("acp_protocol", &[]),
+    (
+        "runner",
+        &[
+            "acp_protocol",
+            "agent",
+            "provider",
+            "tool",
+            "skill",
+            "process",
+        ],
+    ),
     ("registry", &["store", "command", "wire"]),
     ("node", &["wire", "client", "process"]),
     ("wire", &[]),
     ("client", &["wire"]),
-    ("gateway", &["registry", "agent", "skill", "node", "wire"]),
+    ("acp", &["acp_protocol", "wire", "client"]),
+    ("doors", &["wire"]),
+    ("webhooks", &["registry", "wire", "doors"]),
+    (
+        "gateway",
+        &["registry", "agent", "skill", "node", "wire", "doors"],
+    ),
     (
         "cli",
-        &["wire", "client", "skill", "node", "process", "daemon"],
+        &[
+            "acp", "wire", "client", "skill", "node", "process", "daemon", "doors",
+        ],
     ),
     (
         "daemon",
         &[
             "agent", "cli", "client", "command", "gateway", "node", "process", "provider",
-            "registry", "runner", "skill", "store", "tool", "watch", "wire",
+            "registry", "runner", "skill", "store", "tool", "watch", "webhooks", "wire",
         ],
     ),
     // The program itself parses and runs the command line.

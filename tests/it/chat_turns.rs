@@ -19,10 +19,9 @@ fn place() -> Place {
             .on(
                 "[reads]",
                 [
-                    calls("read", read.clone())
-                        .and("read", none.clone())
-                        .and("read", read.clone())
-                        .and("read", none),
+                    // Calls of the same message may end in any order.
+                    calls("read", read.clone()).and("read", read.clone()),
+                    calls("read", none.clone()).and("read", none),
                     says(&format!("The answer\n\n{long}\nand its last line")),
                 ],
             )
@@ -95,7 +94,7 @@ fn calls_stand_above_the_answer_in_the_order_in_which_they_happened() {
                     seen[*at..].contains("notes.txt") && seen[*at..*at + 24].contains("notes")
                 })
                 .collect();
-            assert_eq!(which, [true, false, true, false], "{seen}");
+            assert_eq!(which, [true, true, false, false], "{seen}");
         }
         assert_eq!(daemon.stop().await, 0);
     });

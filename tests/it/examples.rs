@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::harness::peers;
 use crate::home::{Home, output_of};
 use crate::house::root;
 
@@ -199,10 +200,9 @@ fn the_event_log_is_followed_as_the_reference_says() {
 
 #[test]
 fn a_stock_websocket_client_speaks_over_the_socket() {
-    let library = tempfile::tempdir().unwrap();
-    let Some(python) = python_with_websockets(library.path()) else {
-        println!("skipped: there is no Python with the websockets library, and none can be had");
-        return;
+    let python = match peers::python() {
+        Ok(folder) => folder.join("bin/python"),
+        Err(why) => return peers::skipped("the example with the websockets library", &why),
     };
     let usual = Usual::start();
     let said = usual
@@ -212,43 +212,9 @@ fn a_stock_websocket_client_speaks_over_the_socket() {
     let run: Value = serde_json::from_str(&said.out).unwrap();
     let example = blocks(README, "From programs", "python").concat();
     let mut command = usual.command(python);
-    command.env("PYTHONPATH", library.path());
     let output = command.args(["-c", &example]).output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{err}");
     let out = String::from_utf8(output.stdout).unwrap();
     assert!(out.contains(run["runId"].as_str().unwrap()), "{out}");
-}
-
-/// A Python that has the library, or that finds it in `library`, where it is put if it can be
-/// had without much ado.
-fn python_with_websockets(library: &Path) -> Option<PathBuf> {
-    let found = Command::new("python3")
-        .args(["-c", "import sys; print(sys.executable)"])
-        .output();
-    let found = found.ok().filter(|output| output.status.success())?;
-    let python = PathBuf::from(String::from_utf8(found.stdout).ok()?.trim());
-    let works = |command: &mut Command| {
-        let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
-        quiet.status().is_ok_and(|status| status.success())
-    };
-    let knows = || {
-        let line = "from websockets.asyncio.client import unix_connect";
-        let mut command = Command::new(&python);
-        works(command.args(["-c", line]).env("PYTHONPATH", library))
-    };
-    if !knows() {
-        let mut fetch = Command::new("timeout");
-        fetch.arg("30").arg(&python).args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--retries=0",
-            "--no-compile",
-            "--target",
-        ]);
-        works(fetch.arg(library).arg("websockets"));
-    }
-    knows().then_some(python)
 }

@@ -2,11 +2,11 @@
 //! schemas, and parameters that violate it are refused. A third-party validator confirms it.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value, json};
 
+use crate::harness::peers;
 use crate::harness::{
     Daemon, FakeLink, Link, NodeKey, Place, Script, calls, eventually, fails, kind_of, run, says,
 };
@@ -15,6 +15,18 @@ use crate::schemas::Document;
 
 const RUN: &str = "01936f0e-0000-7000-8000-000000000001";
 const SESSION: &str = "agent:build:desk";
+
+/// The webhook of the examples. It has no address, so nothing is sent.
+const WEBHOOK: (&str, &str) = ("webhooks.audit.kinds", "[\"run.ended\"]");
+
+/// Waits until the webhook is configured, which happens behind the start.
+async fn has_webhook(client: &Link) {
+    eventually("the webhook", async || {
+        let listed = client.call("webhooks.list", json!({})).await;
+        (listed["webhooks"][0]["name"] == "audit").then_some(())
+    })
+    .await;
+}
 
 fn script() -> Script {
     Script::new()
@@ -106,6 +118,7 @@ impl Checked {
             "sessions.compact",
             "trust.add",
             "trust.revoke",
+            "gateway.cancel_runs",
             "gateway.drain",
             "nodes.get",
             "nodes.approve",
@@ -156,10 +169,12 @@ fn text(value: &Value) -> String {
 fn answers_and_events_are_what_the_document_says() {
     run(async {
         let place = Place::new(script())
+            .with(WEBHOOK.0, WEBHOOK.1)
             .with("defaults.max_spawn_depth", "2")
             .with_agent("careful", "gate: {list: ask}");
         let daemon = place.start().await;
         let link = daemon.client().await;
+        has_webhook(&link).await;
         let document = document(&link).await;
         let mut client = Checked {
             link,
@@ -170,6 +185,9 @@ fn answers_and_events_are_what_the_document_says() {
         course(&mut client, &place).await;
         nodes(&mut client, &daemon).await;
         let hello = client.call("gateway.hello", json!({})).await;
+        client
+            .call("gateway.cancel_runs", json!({"reason": "enough"}))
+            .await;
         client.call("gateway.drain", json!({"then": "stop"})).await;
 
         let document = client.document;
@@ -535,70 +553,22 @@ async fn wrong_params(client: &Link, document: &Document, method: &str) -> usize
     refused
 }
 
-/// Checks for the programs that the validator needs, which not every machine has.
-fn npm() -> Result<(), String> {
-    for program in ["node", "npm"] {
-        let runs = Command::new(program)
-            .arg("--version")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        if !runs.is_ok_and(|status| status.success()) {
-            return Err(format!("there is no {program}"));
-        }
-    }
-    Ok(())
-}
-
-/// Installs the validator into a folder that is kept between test runs, or returns why that failed.
-fn judge(folder: &Path) -> Result<(), String> {
-    let here = root().join("tests/it/openrpc");
-    std::fs::create_dir_all(folder).unwrap();
-    for file in ["package.json", "package-lock.json", "judge.js"] {
-        std::fs::copy(here.join(file), folder.join(file)).unwrap();
-    }
-    let log = folder.join("npm.log");
-    let out = std::fs::File::create(&log).unwrap();
-    let installed = Command::new("npm")
-        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
-        .args([
-            "--prefer-offline",
-            "--fetch-retries=1",
-            "--fetch-timeout=60000",
-        ])
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .stdout(out.try_clone().unwrap())
-        .stderr(out)
-        .status();
-    match installed {
-        Ok(status) if status.success() => Ok(()),
-        _ => Err(format!(
-            "npm could not fetch the judge: {}",
-            std::fs::read_to_string(&log).unwrap_or_default().trim()
-        )),
-    }
-}
-
 /// Takes some 10 s if node is installed: the validator calls every method.
 #[test]
 fn an_outside_judge_finds_every_answer_as_described() {
-    let folder = root().join("target/openrpc");
-    if let Err(why) = npm().and_then(|()| judge(&folder)) {
-        announce(&format!(
-            "skipped: the outside judge of rpc.discover did not run: {why}"
-        ));
-        return;
-    }
+    let folder = match peers::node("common") {
+        Ok(folder) => folder,
+        Err(why) => return peers::skipped("the outside judge of rpc.discover", &why),
+    };
     run(async {
-        let place = Place::new(script());
+        let place = Place::new(script()).with(WEBHOOK.0, WEBHOOK.1);
         let daemon = place.start().await;
         stage(&daemon).await;
         let judged = Command::new("node")
-            .arg("judge.js")
+            .arg(root().join("tests/it/openrpc/judge.js"))
             .arg(daemon.url())
             .env("ABIDE_TOKEN", daemon.token())
-            .current_dir(&folder)
+            .env("NODE_PATH", folder.join("node_modules"))
             .stdin(Stdio::null())
             .output()
             .unwrap();
@@ -609,7 +579,7 @@ fn an_outside_judge_finds_every_answer_as_described() {
             String::from_utf8_lossy(&judged.stderr)
         );
         let last = said.lines().last().unwrap();
-        announce(&format!(
+        peers::announce(&format!(
             "the third-party validator of rpc.discover: {last}"
         ));
         assert_eq!(daemon.stop().await, 0);
@@ -619,15 +589,10 @@ fn an_outside_judge_finds_every_answer_as_described() {
 /// Creates the objects that the document's examples refer to.
 async fn stage(daemon: &Daemon) {
     let client = daemon.client().await;
+    has_webhook(&client).await;
     let desk = json!({"agent": "build", "key": SESSION, "label": "desk"});
     client.call("sessions.create", desk).await;
     let look = json!({"task": "[look]", "runId": RUN, "parent": SESSION, "announce": "inbox"});
     let spawned = client.spawn(look).await;
     client.ended(&spawned.id).await;
-}
-
-/// Prints past the test runner's capture: a skipped check must not look like a success.
-fn announce(line: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
 }

@@ -267,11 +267,14 @@ fn a_status_and_a_stop_name_the_programs_that_go_on() {
         let says = "and 1 program of a run goes on until its limits";
         assert!(code == 0 && err.contains(says), "{err}");
         let (_, out, _) = abide(&place, &["doctor"]);
-        assert!(out.contains("1 programs go on without the daemon"), "{out}");
+        assert!(
+            out.contains("programs that go on without the daemon: 1, of runs"),
+            "{out}"
+        );
         place.kill_keepers().await;
         let (_, out, _) = abide(&place, &["doctor"]);
         assert!(
-            out.contains("the next start takes the results of 1"),
+            out.contains("ended, with a result for the next start: 1"),
             "{out}"
         );
     });
@@ -366,6 +369,27 @@ fn a_program_of_a_run_sees_its_run_over_the_socket_and_approves_and_governs_noth
         client
             .call("runs.cancel", json!({ "runId": other.id }))
             .await;
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn what_a_dead_daemon_has_left_without_a_keeper_is_ended_by_the_next_start() {
+    run(async {
+        let place = place(TREE);
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let run = go(&client).await;
+        let tree = pids(&place).await;
+        daemon.kill().await;
+        place.kill_keepers().await;
+        // Without its keeper the tree belongs to no process that is known by its lock.
+        assert_eq!(alive(&tree), tree);
+        let daemon = place.start().await;
+        assert_eq!(alive(&tree), [0; 0], "{}", daemon.logged());
+        let client = daemon.client().await;
+        assert_eq!(client.ended(&run.id).await["status"], "ok");
+        assert_eq!(begun(&place), 1);
         assert_eq!(daemon.stop().await, 0);
     });
 }

@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use abide::config::{Config, PriceTable, ProviderTable, ServerTable, SkillTable, is_live, shown};
+use abide::config::{
+    Config, HookTable, PriceTable, ProviderTable, ServerTable, SkillTable, WebhookTable, is_live,
+    shown,
+};
 use abide::kernel::event::EventKind;
 use abide::kernel::fault::Kind;
 use abide::wire::error::row;
@@ -165,7 +168,11 @@ fn every_setting_is_documented_with_its_default() {
         .providers
         .insert(table.clone(), ProviderTable::default());
     named.mcp.insert(table.clone(), ServerTable::default());
+    named.hooks.insert(table.clone(), HookTable::default());
     named.skills.insert(table.clone(), SkillTable::default());
+    named
+        .webhooks
+        .insert(table.clone(), WebhookTable::default());
     named.prices.insert(table, PriceTable::default());
     let actual = config.keys().iter().map(|key| key.to_string()).collect();
     assert_same("settings", &names, actual);

@@ -205,3 +205,29 @@ fn a_state_folder_that_another_user_could_have_filled_is_refused_wherever_the_so
         "{err}"
     );
 }
+
+#[test]
+fn a_credential_that_cannot_be_looked_for_stops_the_start_and_a_missing_one_does_not() {
+    let place = with_folder();
+    let credentials = place.path().join("credentials");
+    // A file in the place of the folder.
+    fs::write(&credentials, "").unwrap();
+    let serve = || {
+        let mut command = place.command(&["serve"]);
+        command.env("CREDENTIALS_DIRECTORY", &credentials);
+        command
+    };
+    let (code, error) = said(serve().output().unwrap());
+    assert_eq!(code, 78, "{error}");
+    let path = credentials.join("abide-env-key");
+    assert!(error.contains(path.to_str().unwrap()), "{error}");
+    assert!(error.contains("Nothing was started"), "{error}");
+    assert!(!place.state().join("env.key").exists());
+    fs::remove_file(&credentials).unwrap();
+    fs::create_dir(&credentials).unwrap();
+    run(async {
+        let daemon = place.start_command(serve()).await.unwrap();
+        assert!(place.state().join("env.key").exists());
+        assert_eq!(daemon.stop().await, 0);
+    });
+}

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::harness::peers;
 use crate::harness::{Event, Link, Place, Script, calls, eventually, kind_of, run, says};
 
 /// Writes a skill to `folder`/`inside`; its name is that of its folder.
@@ -588,44 +590,20 @@ fn g6_2_skills_from_the_command_line() {
     });
 }
 
-/// Runs a program to its end: whether it succeeded, and its output.
-fn carry_out(program: &Path, arguments: &[&str]) -> (bool, String) {
-    match std::process::Command::new(program).args(arguments).output() {
-        Ok(output) => {
-            let said = [output.stdout, output.stderr].concat();
-            let said = String::from_utf8_lossy(&said).into_owned();
-            (output.status.success(), said)
-        }
-        Err(fault) => (false, fault.to_string()),
-    }
-}
-
 #[test]
 fn the_reference_validator_takes_the_skills_that_come_with_the_program() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("skills-ref");
-    let judge = folder.join("bin/agentskills");
-    let installed = carry_out(&judge, &["--help"]).0 || {
-        let folder = folder.to_str().unwrap();
-        let pip = Path::new(folder).join("bin/pip");
-        let quietly = ["install", "--quiet", "--disable-pip-version-check"];
-        carry_out(Path::new("python3"), &["-m", "venv", folder]).0
-            && carry_out(&pip, &[&quietly[..], &["skills-ref==0.1.1"]].concat()).0
+    let judge = match peers::python() {
+        Ok(folder) => folder.join("bin/agentskills"),
+        Err(why) => return peers::skipped("the reference validator of skills", &why),
     };
-    // Prints past the test runner's capture: a skipped check must not look like a success.
-    let announce = |line: &str| {
-        let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), line.as_bytes());
-    };
-    if !installed {
-        announce("skipped: the reference validator of skills cannot be installed here\n");
-        return;
-    }
     let mut count = 0;
     for entry in fs::read_dir(own_skills()).unwrap() {
         let skill = entry.unwrap().path();
-        let (good, said) = carry_out(&judge, &["validate", skill.to_str().unwrap()]);
-        assert!(good, "{}: {said}", skill.display());
+        let validate = &mut Command::new(&judge);
+        let judged = validate.arg("validate").arg(&skill).output().unwrap();
+        assert!(judged.status.success(), "{}: {judged:?}", skill.display());
         count += 1;
     }
     assert_eq!(count, 4);
-    announce("the reference validator of skills took all four\n");
+    peers::announce("the reference validator of skills took all four");
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use abide::client::Client;
 use serde_json::{Value, json};
@@ -310,6 +310,100 @@ fn another_user_is_refused_by_the_system_and_by_the_daemon() {
             error["message"].as_str().unwrap().contains("65534"),
             "{error}"
         );
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+/// A command of this program as a user who may not open the daemon's socket but read everything else.
+fn shut_out(place: &Place, arguments: &[&str]) -> Command {
+    let program = place.path().join("abide");
+    let built = Path::new(env!("CARGO_BIN_EXE_abide"));
+    if !program.exists() {
+        fs::hard_link(built, &program)
+            .or_else(|_| fs::copy(built, &program).map(drop))
+            .unwrap();
+    }
+    let mut command = match rustix::process::geteuid().is_root() {
+        true => {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+            command.arg(program);
+            command
+        }
+        false => Command::new(program),
+    };
+    command.args(arguments).env_clear();
+    for (name, value) in place.command(&[]).get_envs() {
+        command.env(name, value.unwrap());
+    }
+    command.current_dir(place.path());
+    command
+}
+
+#[test]
+fn a_client_that_may_not_open_the_socket_does_not_come_in_by_the_address_with_the_owners_token() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let path = socket(&place);
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for open in [place.path(), &place.state()] {
+            mode(open, 0o711);
+        }
+        for readable in ["endpoint.json", "token"] {
+            mode(&place.state().join(readable), 0o644);
+        }
+        mode(&path, 0o000);
+        for named in [&[][..], &["--socket", path.to_str().unwrap()]] {
+            for command in [
+                &["status"][..],
+                &["rpc", "gateway.ping"],
+                &["rpc", "--stdio"],
+            ] {
+                let mut command = shut_out(&place, &[command, named].concat());
+                let output = command.stdin(Stdio::null()).output().unwrap();
+                let error = String::from_utf8_lossy(&output.stderr);
+                assert_eq!(output.status.code(), Some(9), "{command:?}: {error}");
+                let owner = rustix::process::geteuid().as_raw();
+                for said in [
+                    &format!("no permission to connect to the socket {}", path.display()),
+                    &format!("belongs to user {owner} (mode 0)"),
+                    "Nothing was sent",
+                ] {
+                    assert!(error.contains(said), "{said}: {error}");
+                }
+            }
+        }
+        // With a token that the caller names, the address is used.
+        let token = place.state().join("token");
+        let named = ["--token-file", token.to_str().unwrap()];
+        let output = shut_out(&place, &[&["status"][..], &named].concat()).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn a_program_of_a_run_does_not_come_in_by_the_address_if_the_socket_is_gone() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let path = socket(&place);
+        fs::remove_file(&path).unwrap();
+        let status = |of_run: bool| {
+            let mut command = place.command(&["status"]);
+            if of_run {
+                command.env("ABIDE_RUN_ID", "01936f0e-0000-7000-8000-000000000001");
+            }
+            command.output().unwrap()
+        };
+        let output = status(true);
+        assert_eq!(output.status.code(), Some(10), "{output:?}");
+        let output = status(false);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
         assert_eq!(daemon.stop().await, 0);
     });
 }

@@ -66,7 +66,7 @@ async fn is_known(client: &Link, place: &Place) {
 }
 
 /// Sets the limit of files that the daemon may open; returns the previous one.
-fn may_open(daemon: &Daemon, soft: Option<u64>) -> Option<u64> {
+pub(crate) fn may_open(daemon: &Daemon, soft: Option<u64>) -> Option<u64> {
     let pid = Pid::from_raw(i32::try_from(daemon.pid()).unwrap());
     let limit = Rlimit {
         current: soft,
@@ -132,6 +132,29 @@ fn a_want_of_descriptors_takes_no_agent_and_no_skill_away() {
             .spawn(json!({ "task": "[a]", "agent": "worker" }))
             .await;
         assert_eq!(client.ended(&run.id).await["result"], "a is done");
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
+fn reads_without_a_free_descriptor_wait_for_the_connections_of_others() {
+    run(async {
+        let place = place();
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let spawned = client
+            .spawn(json!({ "task": "[a]", "agent": "worker" }))
+            .await;
+        client.ended(&spawned.id).await;
+        let before = may_open(&daemon, Some(3));
+        // More at once than there are connections.
+        for _ in 0..10 {
+            let reads = (0..40).map(|_| client.call("runs.list", json!({})));
+            for listed in futures_util::future::join_all(reads).await {
+                assert_eq!(listed["runs"][0]["runId"], spawned.id.as_str(), "{listed}");
+            }
+        }
+        may_open(&daemon, before);
         assert_eq!(daemon.stop().await, 0);
     });
 }

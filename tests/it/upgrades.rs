@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, Faults, Place, Script, calls, run, says};
+use crate::harness::{Daemon, Faults, Place, Script, calls, eventually, run, says};
 
 const OLD: &str = "0.0.9";
 
@@ -164,6 +164,38 @@ fn a_new_version_continues_what_an_older_one_has_paused_queued_and_running() {
     });
 }
 
+#[test]
+fn a_program_goes_on_while_the_version_of_its_daemon_changes() {
+    run(async {
+        let waits = "echo once >> begun.txt; until [ -e go ]; do sleep 0.01; done";
+        let place = crate::processes::place(&format!("{waits}; echo over; exit 3"));
+        let program = program(&place);
+        let mut old = start(&place, &program, Some(OLD)).await;
+        let client = old.client().await;
+        let spawned = crate::processes::go(&client).await;
+        eventually("the begin of the program", async || {
+            (crate::processes::begun(&place) == 1).then_some(())
+        })
+        .await;
+        let keepers = place.keepers();
+        replace(&program);
+        let (code, _, error) = abide(&place, &["stop"]);
+        assert_eq!(code, 0, "{error}");
+        old.ended().await;
+        assert!(keepers.len() == 1 && crate::processes::is_alive(keepers[0]));
+
+        let new = start(&place, &program, None).await;
+        let client = new.client().await;
+        fs::write(place.work().join("go"), "").unwrap();
+        client.ended(&spawned.id).await;
+        let told = crate::processes::command_result(&client, &spawned.session).await;
+        assert_eq!(told, "exit status 3\nstdout:\nover");
+        assert_eq!(crate::processes::begun(&place), 1);
+        assert_eq!(new.stop().await, 0);
+        assert!(place.keeper_folders().is_empty());
+    });
+}
+
 /// The copies that were made before migrations.
 fn copies(place: &Place) -> Vec<PathBuf> {
     let entries = fs::read_dir(place.state().join("backups"));
@@ -188,8 +220,8 @@ fn schema(path: &Path) -> i64 {
 fn make_older(place: &Place) -> i64 {
     let db = Connection::open(place.database()).unwrap();
     let known = schema(&place.database());
-    assert_eq!(known, 6, "take back the newest migration here");
-    db.execute_batch("ALTER TABLE audit DROP COLUMN client; PRAGMA user_version = 5;")
+    assert_eq!(known, 7, "take back the newest migration here");
+    db.execute_batch("DROP TABLE dead_letters; DROP TABLE webhooks; PRAGMA user_version = 6;")
         .unwrap();
     known
 }

@@ -2,7 +2,7 @@
 
 use super::agents;
 use super::command::{COMMANDS, KEYS, SlashCommand};
-use super::session::{ChatOptions, here, unchanged};
+use super::session::{ChatOptions, here};
 use super::talk::Talk;
 use crate::cli::commands::usage;
 use crate::cli::common::failure::Failure;
@@ -122,7 +122,7 @@ impl Talk<'_> {
         };
         let request = PatchSession {
             model: Some(Some(model).filter(|model| model != DEFAULT)),
-            ..unchanged(self.session.key.clone())
+            ..PatchSession::unchanged(self.session.key.clone())
         };
         self.patch(&request).await?;
         let now = self.session.model.as_deref().unwrap_or("the agent's");
@@ -162,7 +162,7 @@ impl Talk<'_> {
         };
         let request = PatchSession {
             thinking: Some(wanted),
-            ..unchanged(self.session.key.clone())
+            ..PatchSession::unchanged(self.session.key.clone())
         };
         self.patch(&request).await?;
         let now = self.thinking_now();

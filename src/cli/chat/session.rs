@@ -168,22 +168,9 @@ async fn patch(
         model: model.map(Some),
         thinking: level.map(Some),
         cwd: cwd.map(Some),
-        ..unchanged(session.key)
+        ..PatchSession::unchanged(session.key)
     };
     link.ask(&request).await
-}
-
-/// A patch without changes, as a base for others.
-pub(super) fn unchanged(key: SessionKey) -> PatchSession {
-    PatchSession {
-        session_key: key,
-        label: None,
-        title: None,
-        model: None,
-        thinking: None,
-        cwd: None,
-        if_revision: None,
-    }
 }
 
 /// The current folder; `None` if its path is not UTF-8.

@@ -82,6 +82,10 @@ pub(crate) struct Patch {
     #[arg(long, value_name = "NAME")]
     label: Option<String>,
 
+    /// The agent that answers from the next turn on
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+
     /// The model of its turns, as provider/name
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
@@ -142,14 +146,16 @@ impl SessionChange {
                 } else {
                     let session: Session = link::read(&raw)?;
                     let thinking = session.thinking.map(|level| level.to_string());
+                    let agent = Some(session.agent.to_string());
                     let named = [
                         &session.title,
                         &session.label,
+                        &agent,
                         &session.model,
                         &thinking,
                         &session.cwd,
                     ];
-                    let names = ["title", "label", "model", "thinking", "cwd"];
+                    let names = ["title", "label", "agent", "model", "thinking", "cwd"];
                     let mut shown = vec![session.key.to_string()];
                     for (name, value) in names.iter().zip(named) {
                         if let Some(value) = value {
@@ -184,6 +190,7 @@ impl Patch {
             session_key: ids::session(link, &self.session).await?,
             label: value(self.label),
             title: value(self.title),
+            agent: self.agent,
             model: value(self.model),
             thinking: self.thinking.as_deref().map(Thinking::parse),
             cwd: value(self.cwd.map(absolute).transpose()?),
@@ -192,13 +199,14 @@ impl Patch {
         let changes = [
             request.label.is_some(),
             request.title.is_some(),
+            request.agent.is_some(),
             request.model.is_some(),
             request.thinking.is_some(),
             request.cwd.is_some(),
         ];
         if !changes.contains(&true) {
             return Err(Failure::usage("no change was given")
-                .hint("give at least one: --title, --label, --model, --thinking, --cwd"));
+                .hint("give at least one: --title, --label, --agent, --model, --thinking, --cwd"));
         }
         Ok(request)
     }

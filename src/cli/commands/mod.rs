@@ -1,5 +1,6 @@
 //! The commands: one file or folder each, apart from the interactive ones.
 
+pub(crate) mod acp;
 pub(crate) mod agents;
 pub(crate) mod answer;
 pub(crate) mod approvals;
@@ -18,6 +19,7 @@ pub(crate) mod inbox;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod mcp;
+pub(crate) mod mcp_serve;
 pub(crate) mod memory;
 pub(crate) mod node;
 pub(crate) mod nodes;
@@ -41,3 +43,4 @@ pub(crate) mod tokens;
 pub(crate) mod trust;
 pub(crate) mod usage;
 pub(crate) mod wait;
+pub(crate) mod webhooks;

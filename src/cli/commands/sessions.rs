@@ -4,7 +4,7 @@ use anstyle::Style;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::change::SessionChange;
+use super::change::{SessionChange, absolute};
 use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
 use crate::cli::link;
@@ -38,6 +38,10 @@ pub(crate) struct SessionsArgs {
     #[arg(long)]
     all: bool,
 
+    /// Only sessions with this working folder
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<String>,
+
     /// Only sessions whose key, label or title contains this
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
@@ -60,6 +64,7 @@ impl SessionsArgs {
         };
         let mut filter = ListSessions {
             kind: Some(kind),
+            cwd: self.cwd.clone().map(absolute).transpose()?,
             search: self.search.clone(),
             archived: self.archived,
             limit: PageSize(PAGE_LIMIT),
@@ -114,7 +119,9 @@ impl SessionsArgs {
 
     /// Why the list is empty, and what to do.
     fn nothing(&self) -> &'static str {
-        if self.search.is_some() {
+        if self.cwd.is_some() {
+            "no session works in that folder"
+        } else if self.search.is_some() {
             "no session's key, label or title contains that"
         } else if self.children {
             "no session was spawned from another one"

@@ -24,7 +24,7 @@ impl StatusArgs {
             return Ok(0);
         };
         print::folded(&show(&status, &common.place.state_dir()?))?;
-        if let Some((message, todo)) = skew::between(&status) {
+        if let Some((message, todo)) = skew::between(&status, "") {
             print::note(&format!("{message}; {todo}"));
         }
         for finding in service::findings(common) {

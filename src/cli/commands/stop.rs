@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::{Common, duration};
-use crate::cli::link::DaemonLink;
 use crate::cli::link::discover::{NO_DAEMON, process_exists};
+use crate::cli::link::{self, DaemonLink};
 use crate::cli::live::follow::CtrlC;
 use crate::cli::output::print;
 use crate::cli::output::text::{clean, short, span};
@@ -105,7 +105,7 @@ impl StopArgs {
         };
         match (again, common.json) {
             (None, true) => print::object(&json!({ "stopped": true, "pid": before.pid }))?,
-            (None, false) => print::note(&stopped(before.kept_programs.len())),
+            (None, false) => print::note(&stopped(Some(before.kept_programs.len()))),
             (Some(status), true) => {
                 print::object(&json!({ "restarted": true, "pid": status.pid, "url": status.url }))?
             }
@@ -118,13 +118,14 @@ impl StopArgs {
     }
 }
 
-/// The message about a daemon that has stopped, which had this many programs of runs.
-fn stopped(programs: usize) -> String {
+/// The message about a daemon that has stopped, which had this many programs of runs; `None`: unknown.
+pub(super) fn stopped(programs: Option<usize>) -> String {
     let kept = "stopped; all accepted work is kept";
     match programs {
-        0 => kept.to_owned(),
-        1 => format!("{kept}, and 1 program of a run goes on until its limits"),
-        _ => format!("{kept}, and {programs} programs of runs go on until their limits"),
+        Some(0) => kept.to_owned(),
+        Some(1) => format!("{kept}, and 1 program of a run goes on until its limits"),
+        Some(count) => format!("{kept}, and {count} programs of runs go on until their limits"),
+        None => format!("{kept}, and programs of runs go on until their limits"),
     }
 }
 
@@ -199,12 +200,7 @@ async fn wait_until_up_again(
     let clock = Clock::system();
     let began = clock.monotonic();
     loop {
-        // While one process is gone and the next is not up yet, any error is to be expected.
-        if let Ok(link) = DaemonLink::open(&common.place).await
-            && let Ok(status) = link.ask(&GetStatus {}).await
-            && status.boot_id != before
-            && status.phase == "ready"
-        {
+        if let Some(status) = link::ready(&common.place, Some(before)).await {
             return Ok(Some(status));
         }
         if clock.monotonic() - began > most {

@@ -6,8 +6,8 @@ use crate::version::version;
 use crate::wire::gateway::Status;
 
 /// What an operator should know and do if the daemon is of another version than this program; `None` if
-/// both are the same.
-pub(crate) fn between(status: &Status) -> Option<(String, String)> {
+/// both are the same. `flag` selects its service in commands; it is empty for that of a user.
+pub(crate) fn between(status: &Status, flag: &str) -> Option<(String, String)> {
     let own = version();
     if status.version == own {
         return None;
@@ -27,8 +27,10 @@ pub(crate) fn between(status: &Status) -> Option<(String, String)> {
              stop && abide serve --detach",
             program.path
         ),
-        _ => "switch to this one, and open runs continue: abide service restart, or abide stop --restart"
-            .to_owned(),
+        _ => format!(
+            "switch to this one, and open runs continue: abide service restart{flag}, or abide stop \
+             --restart"
+        ),
     };
     Some((message, todo))
 }
@@ -36,7 +38,7 @@ pub(crate) fn between(status: &Status) -> Option<(String, String)> {
 /// The finding on the versions of daemon and program.
 pub(crate) fn finding(status: &Status) -> Finding {
     let id = "daemon.version";
-    match between(status) {
+    match between(status, "") {
         Some((message, todo)) => Finding::new(id, Health::Warn, message).fix(todo),
         None => Finding::new(
             id,

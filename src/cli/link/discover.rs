@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::cli::common::failure::{Failure, exit};
 use crate::client::GatewayUrl;
 use crate::daemon::{Endpoint, offline};
+use crate::process::RUN_ID;
 use crate::tls::Fingerprint;
 
 /// Flags that select the daemon.
@@ -106,11 +107,21 @@ impl Where {
         }
     }
 
+    /// True if a flag or a variable selects the state folder.
+    pub(crate) fn names_folder(&self) -> bool {
+        self.state_dir.is_some() || variable("ABIDE_STATE_DIR").is_some()
+    }
+
+    /// The state folder that a flag selects.
+    pub(crate) fn folder_of_flag(&self) -> Option<&Path> {
+        self.state_dir.as_deref()
+    }
+
     /// State folder of a daemon in this process. A service manager may have created one for it
     /// (`STATE_DIRECTORY`); clients ignore that variable, because a client may be a service of its
     /// own.
     pub(crate) fn state_dir_to_serve(&self) -> Result<PathBuf, Failure> {
-        let named = self.state_dir.is_some() || variable("ABIDE_STATE_DIR").is_some();
+        let named = self.names_folder();
         // Of several folders the first is for state.
         let given = variable("STATE_DIRECTORY")
             .and_then(|list| list.split(':').next().map(PathBuf::from))
@@ -232,11 +243,13 @@ impl Where {
                 token_file: Some(folder.join("token")),
             });
         }
-        ways.push(Transport::Tcp {
-            url: endpoint.url.clone(),
-            token_file: named.unwrap_or_else(|| folder.join("token")),
-            pin: self.pin()?.or(endpoint.certificate),
-        });
+        if ways.is_empty() || !is_of_run() {
+            ways.push(Transport::Tcp {
+                url: endpoint.url.clone(),
+                token_file: named.unwrap_or_else(|| folder.join("token")),
+                pin: self.pin()?.or(endpoint.certificate),
+            });
+        }
         Ok(DaemonTarget {
             ways,
             endpoint: Some(endpoint),
@@ -252,7 +265,9 @@ impl Where {
             .flatten()
             .filter(|endpoint| endpoint.socket.as_deref().map(Path::new) == Some(&socket));
         let pin = self.pin()?;
-        let other = endpoint.as_ref().map(|endpoint| Transport::Tcp {
+        let may_follow = !is_of_run() || self.named_token().is_some();
+        let other = endpoint.as_ref().filter(|_| may_follow);
+        let other = other.map(|endpoint| Transport::Tcp {
             url: endpoint.url.clone(),
             token_file: self.named_token().unwrap_or_else(|| folder.join("token")),
             pin: pin.or(endpoint.certificate),
@@ -324,6 +339,13 @@ impl Where {
             .clone()
             .or_else(|| variable("ABIDE_TOKEN_FILE").map(PathBuf::from))
     }
+}
+
+/// True in a program of a run. Over the socket it has the rights of its run; with the token of the state
+/// folder it would have those of the owner, so it sends that token over TCP only where there is no socket
+/// or the token was named.
+fn is_of_run() -> bool {
+    variable(RUN_ID).is_some()
 }
 
 /// Reads the endpoint file of `folder`; `None` if no daemon has been ready there.

@@ -89,13 +89,15 @@ mod tests {
             let mut words = command.split(' ').skip(1);
             let name = words.next().unwrap();
             let found = top.find_subcommand(name);
-            let found = found.unwrap_or_else(|| panic!("{method}: {command}"));
+            let mut found = found.unwrap_or_else(|| panic!("{method}: {command}"));
             for word in words {
-                let is_there = match word.strip_prefix("--") {
-                    Some(flag) => found.get_arguments().any(|of| of.get_long() == Some(flag)),
-                    None => found.find_subcommand(word).is_some(),
-                };
-                assert!(is_there, "{method}: {command}");
+                if let Some(flag) = word.strip_prefix("--") {
+                    let is_there = found.get_arguments().any(|of| of.get_long() == Some(flag));
+                    assert!(is_there, "{method}: {command}");
+                } else {
+                    let below = found.find_subcommand(word);
+                    found = below.unwrap_or_else(|| panic!("{method}: {command}"));
+                }
             }
         }
     }

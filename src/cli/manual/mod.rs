@@ -63,7 +63,7 @@ fn page(words: &[&Command], date: &str) -> String {
     };
     let is_program = words.len() == 1;
     let name = page_name(words);
-    let mut page = Roff::new(&name, date, env!("CARGO_PKG_VERSION"));
+    let mut page = Roff::new(&name, date, crate::version::version());
     let about = text_of(command.get_about());
     page.section("NAME");
     page.prose(&format!("{name} - {}", about.trim_end_matches('.')));

@@ -186,6 +186,23 @@ fn pairs_of(value: &Value, divider: char) -> Option<Vec<(String, String)>> {
     }
 }
 
+/// The name of a header, in small letters.
+pub struct HeaderName;
+
+impl SettingForm<String> for HeaderName {
+    fn read(&self, value: &Value) -> Result<String, String> {
+        let text = Text.read(value)?;
+        match text.parse::<http::HeaderName>() {
+            Ok(name) => Ok(name.to_string()),
+            Err(_) => Err("the name of a header is expected".to_owned()),
+        }
+    }
+
+    fn show(&self, value: &String) -> Option<Value> {
+        Text.show(value)
+    }
+}
+
 /// Header names and values; in an environment variable, one `Name: value` per line.
 pub struct Headers;
 

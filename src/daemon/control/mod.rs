@@ -89,6 +89,7 @@ impl Control for Process {
         let mut findings = self.surroundings.look(false);
         findings.extend(surroundings::of_providers(&self.providers()));
         findings.extend(surroundings::of_servers(&self.in_force.servers()));
+        findings.extend(surroundings::of_hooks(&self.in_force.hook_problems()));
         findings
     }
 

@@ -1,5 +1,6 @@
 //! The settings in force, and how a reload passes new ones to the parts that follow them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::agent;
 use crate::clock::Clock;
-use crate::config::{Config, Loaded, SettingsSource, is_live, shown};
+use crate::config::{Config, HookTables, Loaded, OpenAiOptions, SettingsSource, is_live, shown};
 use crate::contract::control::{
     EffectiveSettings, ModelProvider, Reloaded, Setting, SettingChange,
 };
@@ -26,6 +27,7 @@ use crate::runner;
 use crate::skill;
 use crate::store::Store;
 use crate::tool::McpServers;
+use crate::webhooks::WebhookTables;
 
 /// The settings in force and the parts that follow them.
 pub struct InForce {
@@ -48,12 +50,18 @@ pub struct Followers {
     pub store: Store,
     /// What is notified, and by which command.
     pub notifications: watch::Sender<notifications::NotifySettings>,
+    /// The webhooks.
+    pub webhooks: watch::Sender<WebhookTables>,
     /// Lanes, limits and timeouts.
     pub registry: Registry,
     /// The drain timeout, which only a start changes.
     pub drain_timeout: Duration,
     /// Host names and origins that clients may use.
     pub names: watch::Sender<gateway::Names>,
+    /// What clients of the OpenAI-compatible API see.
+    pub openai: watch::Sender<OpenAiOptions>,
+    /// The inbound webhooks.
+    pub hooks: watch::Sender<HookTables>,
     /// Timeouts and other settings of steps.
     pub runner: watch::Sender<runner::RunnerOptions>,
     /// The model providers.
@@ -112,6 +120,16 @@ impl InForce {
     /// The model providers.
     pub fn providers(&self) -> Vec<ModelProvider> {
         self.followers.providers.shown()
+    }
+
+    /// Why inbound webhooks cannot be used at present, by the name of each.
+    pub fn hook_problems(&self) -> BTreeMap<String, String> {
+        let hooks = self.lock().running.config.named.hooks.clone();
+        let problems = hooks.into_iter().filter_map(|(name, hook)| {
+            let why = hook.read_secret().err()?;
+            Some((name, format!("secret: {why}")))
+        });
+        problems.collect()
     }
 
     /// The tool servers.
@@ -191,11 +209,18 @@ impl InForce {
         let options = options::of_registry(config, parts.drain_timeout);
         parts.registry.configure(options);
         parts.names.send_replace(options::names(config));
+        parts.openai.send_replace(options::openai(config));
+        parts.hooks.send_replace(options::hooks(config));
         parts.runner.send_replace(options::of_runner(config));
         let notifications = notifications::NotifySettings::of(config);
         parts.notifications.send_if_modified(|known| {
             let changed = *known != notifications;
             *known = notifications;
+            changed
+        });
+        parts.webhooks.send_if_modified(|known| {
+            let changed = *known != config.named.webhooks;
+            known.clone_from(&config.named.webhooks);
             changed
         });
         let other = {

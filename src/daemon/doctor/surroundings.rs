@@ -1,6 +1,7 @@
 //! Findings on a daemon's environment: its folder, the disk, the clock, system limits. The daemon
 //! checks from inside, `abide doctor` from outside.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -138,37 +139,52 @@ pub fn look(folder: &Path, min_free: u64, clock: &Clock, mend: bool) -> Vec<Find
 pub(super) fn programs(folder: &Path) -> Finding {
     let id = "programs.kept";
     let folder = folder.join(state::KEEPERS);
-    let (kept, unreadable) = match process::survey(&folder) {
+    let found = match process::survey(&folder) {
         Ok(found) => found,
         Err(fault) => {
             let message = format!("{} cannot be read: {fault}", folder.display());
             return Finding::new(id, Health::Warn, message);
         }
     };
-    if !unreadable.is_empty() {
-        let paths: Vec<String> = unreadable
+    let paths = |paths: &[PathBuf]| -> String {
+        let paths: Vec<String> = paths
             .iter()
             .map(|path| path.display().to_string())
             .collect();
-        let message = format!("these name no keeper of a program: {}", paths.join(", "));
-        let fix = "a newer version may have written them; otherwise remove them";
-        return Finding::new(id, Health::Warn, message).fix(fix);
-    }
-    let alive = kept.iter().filter(|kept| kept.is_alive);
-    let runs: Vec<String> = alive.map(|kept| kept.run.to_string()).collect();
-    let ended = kept.len() - runs.len();
-    let mut message = match runs.is_empty() {
-        true => "no program of a run goes on without the daemon".to_owned(),
-        false => format!(
-            "{} programs go on without the daemon, of runs {}",
-            runs.len(),
-            runs.join(", ")
-        ),
+        paths.join(", ")
     };
-    if ended > 0 {
-        message.push_str(&format!("; the next start takes the results of {ended}"));
+    let (mut wrong, mut fixes) = (Vec::new(), Vec::new());
+    if !found.newer.is_empty() {
+        wrong.push(format!(
+            "a newer version keeps programs, which this one leaves alone: {}",
+            paths(&found.newer)
+        ));
+        fixes.push("start the newer version again, which takes the results of its programs");
     }
-    Finding::new(id, Health::Ok, message)
+    if !found.unreadable.is_empty() {
+        wrong.push(format!(
+            "these name no keeper of a program: {}",
+            paths(&found.unreadable)
+        ));
+        fixes.push("remove what names no keeper if it is not yours");
+    }
+    let alive = found.kept.iter().filter(|kept| kept.is_alive);
+    let runs: Vec<String> = alive.map(|kept| kept.run.to_string()).collect();
+    let ended = found.kept.len() - runs.len();
+    let mut message = format!("programs that go on without the daemon: {}", runs.len());
+    if !runs.is_empty() {
+        message.push_str(&format!(", of runs {}", runs.join(", ")));
+    }
+    if ended > 0 {
+        message.push_str(&format!(
+            "; ended, with a result for the next start: {ended}"
+        ));
+    }
+    if wrong.is_empty() {
+        return Finding::new(id, Health::Ok, message);
+    }
+    wrong.push(message);
+    Finding::new(id, Health::Warn, wrong.join("; ")).fix(fixes.join("; "))
 }
 
 fn permissions(folder: &Path, mend: bool) -> Finding {
@@ -337,6 +353,18 @@ pub fn of_providers(providers: &[ModelProvider]) -> Vec<Finding> {
     findings.collect()
 }
 
+/// Findings on hooks that cannot be used.
+pub fn of_hooks(problems: &BTreeMap<String, String>) -> Vec<Finding> {
+    let findings = problems.iter().map(|(name, why)| {
+        let message = format!("the hook {name} refuses every delivery: {why}");
+        Finding::new(&format!("hook.{name}"), Health::Warn, message).fix(format!(
+            "correct it under [hooks.{name}] and run abide config reload; a variable must be set \
+             where the daemon is started"
+        ))
+    });
+    findings.collect()
+}
+
 /// Findings on tool servers that have failed or are noisy.
 pub fn of_servers(views: &ServerViews) -> Vec<Finding> {
     let findings = views.servers.iter().filter_map(|view| {
@@ -387,6 +415,25 @@ mod tests {
         assert_eq!((mode(folder.path()), mode(&token)), (0o755, 0o644));
         assert_eq!(permissions(folder.path(), true).status, Health::Ok);
         assert_eq!((mode(folder.path()), mode(&token)), (0o700, 0o600));
+    }
+
+    #[test]
+    fn a_newer_keeper_does_not_hide_what_names_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let keepers = folder.path().join(state::KEEPERS);
+        let newer = keepers.join("01936f0e-7a11-7c3e-8f2a-5d1f0a9b7c21");
+        fs::create_dir_all(&newer).unwrap();
+        fs::write(newer.join("keeper"), "{\"version\":2}\n").unwrap();
+        fs::create_dir(keepers.join("of-another-program")).unwrap();
+        let found = programs(folder.path());
+        assert_eq!(found.status, Health::Warn);
+        for part in [
+            newer.to_str().unwrap(),
+            "of-another-program",
+            "without the daemon: 0",
+        ] {
+            assert!(found.message.contains(part), "{part}: {found:?}");
+        }
     }
 
     #[test]

@@ -110,8 +110,8 @@ impl Facts {
                 let one: NodeWaiting = serde_json::from_str(data).ok()?;
                 let title = format!("node {} waits to be paired", one.name);
                 let said = format!(
-                    "{} shows the code {0}: abide nodes approve {1}",
-                    one.host, one.code
+                    "{0} shows the code {1}: abide nodes approve {1}",
+                    one.name, one.code
                 );
                 (one.code, title, said)
             }

@@ -65,9 +65,9 @@ impl Sending {
         settings: &NotifySettings,
         news: Vec<Facts>,
     ) {
-        let news = match news.len() {
-            0..=EACH => news,
-            _ => Vec::from_iter(Facts::of_several(&news)),
+        let news = match news.len() <= EACH {
+            true => news,
+            false => Vec::from_iter(Facts::of_several(&news)),
         };
         for facts in news {
             let (notifier, settings) = (notifier.clone(), settings.clone());

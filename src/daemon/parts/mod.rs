@@ -26,24 +26,27 @@ use super::notifications::{self, Notifier};
 use super::state::{self, refused};
 use crate::agent::{self, AgentCatalog, ProgramCheck};
 use crate::clock::Clock;
-use crate::config::{Config, MAX_GRACE};
+use crate::config::{Config, HookTables, MAX_GRACE, OpenAiOptions};
 use crate::contract::catalog::{Catalog, CatalogScope};
 use crate::contract::commit::CommitEffect;
 use crate::contract::delegate::DelegateSlot;
 use crate::contract::nodes::{Nodes, NodesSlot};
 use crate::contract::servers::ServerRows;
+use crate::contract::webhooks::WebhookBoard;
 use crate::gateway::{self, GatewayKey, NodeHub, NodeHubParts};
 use crate::kernel::fault::Fault;
 use crate::kernel::policy::env::Environment;
 use crate::kernel::scope::OWNER_ORG;
+use crate::outbound::address::Private;
 use crate::process::{self, Descriptors, KeeperOptions, Keepers, ProcessOptions, Processes};
 use crate::provider::{self, OnChange, Providers};
 use crate::registry::{self, Registry, ServiceLoop};
-use crate::runner::{CommandRunner, Runners, TurnRunner};
+use crate::runner::{CommandRunner, OutsideRunner, Runners, TurnRunner};
 use crate::skill::Library;
 use crate::store::{Seal, Store};
 use crate::tool::{self, Catalogue, McpServers, ServerOptions, Shell};
 use crate::watch::Watcher;
+use crate::webhooks::WebhookTables;
 
 /// The tenant of this machine's own users.
 pub const ORG: &str = OWNER_ORG;
@@ -100,8 +103,16 @@ pub struct DaemonParts {
     pub notifier: Notifier,
     /// The names by which clients may call, as the settings change.
     pub names: watch::Receiver<gateway::Names>,
+    /// What clients of the OpenAI-compatible API see, as the settings change.
+    pub openai: watch::Receiver<OpenAiOptions>,
+    /// The inbound webhooks, as the settings change.
+    pub hooks: watch::Receiver<HookTables>,
     /// What is notified, as the settings change.
     pub notified: watch::Receiver<notifications::NotifySettings>,
+    /// The webhooks, as the settings change.
+    pub webhooks: watch::Receiver<WebhookTables>,
+    /// Where the state of each webhook is shown.
+    pub webhook_board: WebhookBoard,
 }
 
 impl DaemonParts {
@@ -159,13 +170,19 @@ impl DaemonParts {
         slot.get_or_init(|| registry.clone());
         delegate.get_or_init(|| Arc::new(registry.clone()));
         let (names, followed_names) = watch::channel(options::names(config));
+        let (openai, followed_openai) = watch::channel(options::openai(config));
+        let (hooks, followed_hooks) = watch::channel(options::hooks(config));
         let (notifications, notified) = watch::channel(notifications::NotifySettings::of(config));
+        let (webhooks, followed_webhooks) = watch::channel(config.named.webhooks.clone());
         let followers = Followers {
             store: basis.store,
+            webhooks,
             notifications,
             registry: registry.clone(),
             drain_timeout,
             names,
+            openai,
+            hooks,
             runner: workers.times,
             providers: workers.providers,
             models: workers.models,
@@ -195,7 +212,11 @@ impl DaemonParts {
             servers: workers.servers,
             nodes,
             names: followed_names,
+            openai: followed_openai,
+            hooks: followed_hooks,
             notified,
+            webhooks: followed_webhooks,
+            webhook_board: WebhookBoard::default(),
         };
         Ok((parts, followers))
     }
@@ -254,8 +275,8 @@ impl Workers {
         );
         let tools = Catalogue::new(tool::ToolOptions {
             denied: denied(basis.folder),
-            private: tool::Private::new(&config.fetch_private),
-            delegate,
+            private: Private::new(&config.fetch_private),
+            delegate: Arc::clone(&delegate),
             shell: Some(shell),
             servers: Some(servers.clone()),
             nodes: nodes.clone(),
@@ -283,18 +304,30 @@ impl Workers {
             workspace: workspace.as_path().into(),
             clock: clock.clone(),
         };
+        let tools = Arc::new(tools);
+        let outside = OutsideRunner::new(
+            programs.clone(),
+            workspace.as_path().into(),
+            Arc::clone(&tools),
+            delegate,
+            clock.clone(),
+        );
         let turn = TurnRunner::new(
             followed,
             workspace,
             Arc::clone(&providers),
-            Arc::new(tools),
+            tools,
             Some(Arc::new(basis.store.clone())),
             clock.clone(),
         );
         Ok(Workers {
             agent_names: names_of(&agents),
             catalog: Arc::new(agents),
-            runner: Arc::new(Runners { turn, command }),
+            runner: Arc::new(Runners {
+                turn,
+                command,
+                outside,
+            }),
             programs,
             servers,
             providers,

@@ -1,9 +1,10 @@
 //! Translates the settings into the options of each part, for the start and for a reload.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::Config;
+use crate::config::{Config, HookTables, OpenAiOptions};
 use crate::contract::commit::{self, Thresholds};
 use crate::gateway;
 use crate::kernel::delegation::breaker::BreakerPolicy;
@@ -113,6 +114,19 @@ pub fn names(config: &Config) -> gateway::Names {
         origins: config.allowed_origins.clone(),
         trusted_proxies: config.trusted_proxies.clone(),
     }
+}
+
+/// What clients of the OpenAI-compatible API see, and what their disconnecting does.
+pub fn openai(config: &Config) -> OpenAiOptions {
+    OpenAiOptions {
+        tool_calls: config.openai_tool_calls,
+        on_disconnect: config.openai_on_disconnect,
+    }
+}
+
+/// The inbound webhooks, by name.
+pub fn hooks(config: &Config) -> HookTables {
+    Arc::new(config.named.hooks.clone())
 }
 
 /// The environment that the settings add to runs with a skill, by the skill's name or key.

@@ -43,6 +43,10 @@ impl processes::ProcessTracker for ManagedProcesses {
         self.processes.kept()
     }
 
+    fn kept_by_newer(&self) -> Vec<StepId> {
+        self.processes.kept_by_newer()
+    }
+
     fn step_stored(&self, step: StepId) {
         self.processes.step_stored(step);
     }

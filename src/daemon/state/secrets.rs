@@ -49,10 +49,20 @@ pub fn token(folder: &Path) -> Result<Token, DaemonFailure> {
 /// The supervisor's credential of this name; `None` if it gives none. One that is there and cannot be
 /// read is an error, so that no other key silently replaces it.
 fn credential(name: &str) -> Result<Option<String>, DaemonFailure> {
-    let given = std::env::var_os("CREDENTIALS_DIRECTORY")
-        .is_some_and(|folder| fs::symlink_metadata(Path::new(&folder).join(name)).is_ok());
-    if !given {
+    let Some(folder) = std::env::var_os("CREDENTIALS_DIRECTORY") else {
         return Ok(None);
+    };
+    let path = Path::new(&folder).join(name);
+    match fs::symlink_metadata(&path) {
+        Ok(_) => {}
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(fault) => {
+            return Err(DaemonFailure::Config(format!(
+                "credential {name}: {} cannot be read: {fault}. Nothing was started, so that no other \
+                 key takes its place. Correct the credentials of the service manager, or remove them",
+                path.display()
+            )));
+        }
     }
     let secret = config::read(&Reference::Credential(name.to_owned()));
     let secret = secret.map_err(DaemonFailure::Config)?;

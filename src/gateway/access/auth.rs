@@ -155,15 +155,21 @@ impl Guard {
             ShownToken::Nothing => Fault::new(Kind::Unauthorized, "a token is required"),
             ShownToken::Wrong => Fault::new(Kind::Unauthorized, WRONG),
         };
-        if let Some(wait) = self.count_failure(ends.peer) {
-            let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-            return Err(Fault::new(
-                Kind::RateLimited,
-                "too many requests without the right token came from this address",
-            )
-            .with("retryAfterMs", ms));
-        }
-        Err(why)
+        Err(self.refuse(ends.peer, why))
+    }
+
+    /// Counts a failed attempt of an address and returns its refusal: `why`, or the limit if there
+    /// were too many.
+    pub(crate) fn refuse(&self, peer: IpAddr, why: Fault) -> Fault {
+        let Some(wait) = self.count_failure(peer) else {
+            return why;
+        };
+        let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        Fault::new(
+            Kind::RateLimited,
+            "too many requests without the right token or secret came from this address",
+        )
+        .with("retryAfterMs", ms)
     }
 
     /// Whose token the request carries, if any; a wrong one is an error. For local peers, which
@@ -257,7 +263,7 @@ impl Guard {
         if window.count == MAX_FAILURES + 1 {
             tracing::warn!(
                 client = %peer,
-                "too many requests without the right token; they are refused for a while"
+                "too many requests without the right token or secret; they are refused for a while"
             );
         }
         let left = (window.began + WINDOW).saturating_sub(now);

@@ -150,6 +150,15 @@ impl PeerGate {
         })
     }
 
+    /// Counts a failed attempt of a peer and returns its refusal: `why`, or the limit if there were
+    /// too many.
+    pub(crate) fn refuse(&self, peer: &Peer, why: Fault) -> Fault {
+        match peer {
+            Peer::Tcp(ends) => self.guard.refuse(ends.peer, why),
+            Peer::Local(_) => why,
+        }
+    }
+
     /// Counts a failed attempt of a peer to prove itself.
     pub(crate) fn count_failure(&self, peer: &Peer) {
         if let Peer::Tcp(ends) = peer {

@@ -192,6 +192,7 @@ mod tests {
             refused,
             [
                 "gateway.drain",
+                "gateway.cancel_runs",
                 "gateway.config",
                 "gateway.reload",
                 "gateway.backup",
@@ -201,6 +202,10 @@ mod tests {
                 "trust.add",
                 "trust.list",
                 "trust.revoke",
+                "webhooks.list",
+                "webhooks.dead",
+                "webhooks.replay",
+                "webhooks.drop",
             ]
         );
     }
@@ -235,6 +240,8 @@ mod tests {
                 "tokens.revoke",
                 "trust.add",
                 "trust.revoke",
+                "webhooks.drop",
+                "webhooks.replay",
             ]
         );
     }

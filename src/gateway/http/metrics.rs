@@ -17,13 +17,18 @@ pub(crate) fn of(registry: Registry, control: Arc<dyn Control>) -> Scrape {
     Box::new(move || {
         let (registry, control) = (Arc::clone(&registry), Arc::clone(&control));
         Box::pin(async move {
-            let surroundings = control.gauges();
-            let live = LiveGauges {
-                free_bytes: surroundings.free_bytes,
-                polling_watchers: surroundings.polling_watchers,
-                ..registry.live().await?
-            };
-            metrics().text(&live).map_err(Fault::internal)
+            let live = registry.live().await?;
+            // It reads files: about the disk and about this process.
+            let rendered = tokio::task::spawn_blocking(move || {
+                let surroundings = control.gauges();
+                metrics().text(&LiveGauges {
+                    free_bytes: surroundings.free_bytes,
+                    polling_watchers: surroundings.polling_watchers,
+                    ..live
+                })
+            });
+            let text = rendered.await.map_err(Fault::internal)?;
+            text.map_err(Fault::internal)
         })
     })
 }

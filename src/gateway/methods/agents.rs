@@ -46,6 +46,7 @@ async fn list(context: Arc<CallContext>, params: wire::ListAgents) -> Result<wir
         next_cursor: last.map(|agent| agent.id.to_string()),
         agents: agents.into_iter().map(convert::agent).collect(),
         rejected: listing.rejected,
+        off: listing.off,
     })
 }
 

@@ -83,6 +83,7 @@ fn approval(view: ApprovalView) -> wire::Approval {
         approval,
         origin,
         root,
+        tool_call,
         env,
         preview,
     } = view;
@@ -96,6 +97,7 @@ fn approval(view: ApprovalView) -> wire::Approval {
         title: origin.title,
         depth: origin.depth,
         tool: approval.tool,
+        tool_call_id: tool_call,
         arguments: approval.arguments,
         why: approval.consent.why,
         covers: Some(approval.consent.covers).filter(|covers| !covers.is_empty()),

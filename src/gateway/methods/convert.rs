@@ -245,6 +245,11 @@ pub(crate) fn session(view: SessionView) -> shapes::Session {
 }
 
 pub(crate) fn step((step, child): (Step, Option<RunId>)) -> shapes::Step {
+    let is_of_model = matches!(step.kind, StepKind::Model | StepKind::Compaction);
+    // What a repetition of an outside agent's call would do is not known.
+    let effect =
+        (!is_of_model && !step.is_outside_call()).then(|| Cow::Borrowed(step.effect.shown()));
+    let call = step.shown_call();
     let (model, usage) = match step.used {
         Some(used) => (Some(used.model), Some(used.usage)),
         None => (None, None),
@@ -253,10 +258,9 @@ pub(crate) fn step((step, child): (Step, Option<RunId>)) -> shapes::Step {
         step_id: step.id,
         seq: step.seq,
         kind: step.kind.as_str().into(),
-        effect: (!matches!(step.kind, StepKind::Model | StepKind::Compaction))
-            .then(|| Cow::Borrowed(step.effect.shown())),
+        effect,
+        tool_call_id: call,
         tool: step.tool,
-        tool_call_id: step.tool_call,
         state: step.state.as_str().into(),
         params_summary: step.params_summary,
         result_summary: step.result_summary,

@@ -13,7 +13,7 @@ use crate::gateway::rpc::Connection;
 use crate::kernel::fault::{Fault, Kind};
 use crate::registry::{
     EventFilter, KindPattern, LiveSnapshot, StoredEvent, Subscribe, SubscriptionItem, TextEvent,
-    TextUpdate,
+    TextUpdate, shown,
 };
 use crate::wire::events as wire;
 use crate::wire::gateway::Empty;
@@ -124,18 +124,7 @@ pub(crate) fn text<'a>(item: &'a SubscriptionItem, clock: &Clock) -> Cow<'a, str
 }
 
 fn stored(event: &StoredEvent) -> String {
-    let about = &event.circumstances;
-    to_json(&wire::Event {
-        cursor: Some(event.cursor),
-        at: event.at,
-        kind: event.kind.clone(),
-        org_id: Some(event.org.clone()).filter(|org| !org.is_empty()),
-        session_key: about.session_key.clone(),
-        run_id: event.run,
-        parent_run_id: about.parent_run,
-        trace_id: about.trace_id.clone(),
-        data: &event.data,
-    })
+    to_json(&shown(event))
 }
 
 fn write(clock: &Clock, kind: &str, data: impl Serialize) -> String {

@@ -18,6 +18,7 @@ pub(crate) fn register(table: &mut MethodsBuilder) {
     table.method(retry_announce);
     table.method(dismiss_announce);
     table.method(cancel_session);
+    table.method(cancel_all_runs);
     table.method(patch);
     table.method(reset);
     table.method(delete);
@@ -40,6 +41,16 @@ async fn cancel_session(
         false => CancelTarget::Session(params.session_key),
     };
     cancel(&context, target, params.reason).await
+}
+
+async fn cancel_all_runs(
+    context: Arc<CallContext>,
+    params: wire::CancelAllRuns,
+) -> Result<wire::CancelledRuns, Fault> {
+    context
+        .registry
+        .cancel_all(&context.principal, params.run_ids, params.reason)
+        .await
 }
 
 async fn cancel(

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     agents, approvals, events, lifecycle, maintenance, memory, nodes, ops, questions, runs,
-    servers, sessions, skills, status, tokens, trust, usage,
+    servers, sessions, skills, status, tokens, trust, usage, webhooks,
 };
 use crate::contract::BoxFuture;
 use crate::gateway::access::rights;
@@ -40,6 +40,7 @@ pub(crate) fn table(shared: GatewayState) -> Methods {
     tokens::register(&mut table);
     trust::register(&mut table);
     usage::register(&mut table);
+    webhooks::register(&mut table);
     ops::register(&mut table);
     discover::register(&mut table);
     for row in METHODS {

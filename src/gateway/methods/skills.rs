@@ -61,6 +61,7 @@ fn shown(skill: &ListedSkill, whole: bool) -> wire::Skill {
         license: skill.license,
         compatibility: skill.compatibility,
         allowed_tools: skill.allowed_tools,
+        user_invocable: skill.user_invocable,
         primary_env: skill.primary_env,
         required_env: skill.required_env,
         install: skill.install.into_iter().map(install).collect(),

@@ -84,6 +84,10 @@ async fn status(context: Arc<CallContext>, _: wire::GetStatus) -> Result<wire::S
         cwd: None,
     };
     let agent = catalog.get(place, catalog.default_agent().as_str())?;
+    let files = match is_inside {
+        true => FromFiles::read(Arc::clone(&context)).await?,
+        false => FromFiles::default(),
+    };
     Ok(wire::Status {
         version: version().to_owned(),
         protocol: PROTOCOL,
@@ -98,40 +102,51 @@ async fn status(context: Arc<CallContext>, _: wire::GetStatus) -> Result<wire::S
         default_agent: agent.id.into(),
         model: agent.model,
         providers: providers(context.control.providers(), is_inside),
-        backup: registry
-            .newest_backup()
-            .filter(|_| is_inside)
-            .map(|newest| wire::NewestBackup {
-                path: newest.path.to_string_lossy().into_owned(),
-                made_at: newest.made_at,
-                bytes: newest.bytes,
-            }),
-        salvaged: match is_inside {
-            true => registry.salvaged()?.map(salvaged),
-            false => None,
-        },
-        notices: match is_inside {
-            true => context.control.notices(),
-            false => Vec::new(),
-        },
-        program: context
-            .control
-            .program()
-            .filter(|_| is_inside)
-            .map(|file| wire::RunningProgram {
-                path: file.path.to_string_lossy().into_owned(),
-                change: file.change.map(|change| change.as_str().into()),
-            }),
-        kept_programs: match is_inside {
-            true => programs(registry.programs()),
-            false => Vec::new(),
-        },
+        backup: files.backup,
+        salvaged: files.salvaged,
+        notices: files.notices,
+        program: files.program,
+        kept_programs: files.kept_programs,
         lanes: match is_inside {
             true => registry.lanes().await?,
             false => Vec::new(),
         },
         counts: registry.counts(who).await?,
     })
+}
+
+/// What the status takes from files.
+#[derive(Default)]
+struct FromFiles {
+    backup: Option<wire::NewestBackup>,
+    salvaged: Option<wire::Salvaged>,
+    notices: Vec<String>,
+    program: Option<wire::RunningProgram>,
+    kept_programs: Vec<wire::KeptProgram>,
+}
+
+impl FromFiles {
+    /// Reads them on a thread for files: a slow disk delays no other call.
+    async fn read(context: Arc<CallContext>) -> Result<FromFiles, Fault> {
+        let reading = tokio::task::spawn_blocking(move || {
+            let (registry, control) = (&context.registry, &context.control);
+            Ok(FromFiles {
+                backup: registry.newest_backup().map(|newest| wire::NewestBackup {
+                    path: newest.path.to_string_lossy().into_owned(),
+                    made_at: newest.made_at,
+                    bytes: newest.bytes,
+                }),
+                salvaged: registry.salvaged()?.map(salvaged),
+                notices: control.notices(),
+                program: control.program().map(|file| wire::RunningProgram {
+                    path: file.path.to_string_lossy().into_owned(),
+                    change: file.change.map(|change| change.as_str().into()),
+                }),
+                kept_programs: programs(registry.programs()),
+            })
+        });
+        reading.await.map_err(Fault::internal)?
+    }
 }
 
 fn providers(seen: Vec<control::ModelProvider>, with_health: bool) -> Vec<wire::ModelProvider> {

@@ -66,7 +66,7 @@ fn pair(
 ) -> Result<HttpResponse, Fault> {
     door.gate.check_attempts(peer)?;
     let address = address(peer);
-    let held = door.nodes.inner.waiting.seat(address)?;
+    let held = door.parts.nodes.inner.waiting.seat(address)?;
     let (answered, upgraded) = switch_to_websocket(request)?;
     seat.hand_over();
     let (door, peer) = (Arc::clone(door), *peer);
@@ -74,7 +74,7 @@ fn pair(
     tasks.spawn(async move {
         match upgraded.await {
             Ok(io) => {
-                let (hub, shutdown) = (door.nodes.clone(), door.shutdown.clone());
+                let (hub, shutdown) = (door.parts.nodes.clone(), door.shutdown.clone());
                 let io = TokioIo::new(io);
                 let end = pairing::serve(io, hub, address, shutdown).await;
                 if end == pairing::PairingEnd::Guessed {
@@ -94,10 +94,11 @@ fn link(
     seat: &Arc<Seat>,
     request: Request<Incoming>,
 ) -> Result<HttpResponse, Fault> {
-    let Some(node) = token(request.headers()).and_then(|token| door.nodes.by_token(token)) else {
+    let Some(node) = token(request.headers()).and_then(|token| door.parts.nodes.by_token(token))
+    else {
         return Err(door.gate.refuse_token(peer));
     };
-    let proving = door.nodes.begin_proof(node)?;
+    let proving = door.parts.nodes.begin_proof(node)?;
     let (answered, upgraded) = switch_to_websocket(request)?;
     seat.hand_over();
     let (door, peer) = (Arc::clone(door), *peer);
@@ -105,7 +106,7 @@ fn link(
     tasks.spawn(async move {
         match upgraded.await {
             Ok(io) => {
-                let (hub, shutdown) = (door.nodes.clone(), door.shutdown.clone());
+                let (hub, shutdown) = (door.parts.nodes.clone(), door.shutdown.clone());
                 if !link::serve(TokioIo::new(io), hub, (node, proving), shutdown).await {
                     door.gate.count_failure(&peer);
                 }

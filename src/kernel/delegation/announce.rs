@@ -153,8 +153,8 @@ impl AnnounceNote {
     }
 }
 
-/// A result of so many bytes is always shown: with its quotation marks it is no longer than the
-/// sentence that it is not shown.
+/// Bytes of a result up to which it is always shown: with its quotation marks it is no longer than
+/// the sentence that it is not shown.
 const SHORT: usize = 64;
 /// Upper bound for the bytes around a quoted result, without the head.
 const AROUND: usize = 256;

@@ -31,7 +31,7 @@ pub struct SkillsChanged {
     pub workspace: String,
     /// Version of the skills in the workspace, raised by each change.
     pub version: i64,
-    /// Trigger of the change: `start`, `watch`, `manual` or `config`.
+    /// Trigger of the change: `start`, `watch`, `manual`, `config` or `remote-node`.
     pub reason: Word,
     /// Number of skills that can be used now.
     pub skills: usize,

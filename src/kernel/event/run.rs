@@ -39,7 +39,7 @@ pub struct RunMoved {
 /// A run was paused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunPaused {
-    /// Why: `child`, `reply`, `approval`, `review`, `input`, `node` or `provider`.
+    /// Why: `child`, `reply`, `approval`, `review`, `input` or `provider`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause: Option<Word>,
     /// For `provider`: when the next request is sent.
@@ -91,7 +91,7 @@ pub struct StepMoved {
     pub state: Word,
     /// Name of the tool; null for a model call.
     pub tool_name: Option<String>,
-    /// Id that the model gave the call.
+    /// Id that the model gave the call; for a call of an outside agent the id of the step.
     pub tool_call_id: Option<String>,
     /// Arguments on one line.
     pub params_summary: Option<String>,
@@ -113,7 +113,7 @@ impl EventData {
             seq: step.seq,
             state: step.state.as_str().into(),
             tool_name: step.tool.clone(),
-            tool_call_id: step.tool_call.clone(),
+            tool_call_id: step.shown_call(),
             params_summary: step.params_summary.clone(),
             result_summary: step.result_summary.clone(),
             error: step.error.clone(),

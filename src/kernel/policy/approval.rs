@@ -9,7 +9,7 @@ use crate::kernel::time::Timestamp;
 
 text_enum! {
     /// State of an approval.
-    #[schemars(rename = "State")]
+    #[schemars(rename = "ApprovalState")]
     ApprovalState {
         /// Waiting for a decision.
         Open = "open",
@@ -26,7 +26,7 @@ text_enum! {
 
 text_enum! {
     /// Decision on an approval.
-    #[schemars(rename = "Decision")]
+    #[schemars(rename = "ApprovalDecision")]
     Choice {
         /// Approve the call.
         Allow = "allow",

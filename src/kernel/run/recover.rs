@@ -2,6 +2,7 @@
 //! was lost.
 
 use super::event::RunEvent;
+use super::outside::OutsideTurn;
 use super::step::{EffectClass, Step, StepKind, StepState};
 use crate::kernel::ids::StepId;
 use crate::kernel::run::{OnUncertain, PauseReason, Run, RunError, RunState};
@@ -49,8 +50,8 @@ pub enum StepFate {
     Perform,
     /// Its effect may have begun, and may be repeated.
     Repeat,
-    /// Its effect may have begun outside this process, under a keeper or on a node: it is carried
-    /// out again, which continues it.
+    /// Its effect may have begun outside this process, under a keeper, on a node or in a session of
+    /// an outside agent: it is carried out again, which continues it.
     Continue,
     /// Its effect may have happened and must not be repeated: the model is told that it is
     /// uncertain.
@@ -187,6 +188,17 @@ pub fn fate(step: &Step, on_uncertain: OnUncertain) -> StepFate {
     }
     match (step.kind, step.effect, step.state) {
         (StepKind::Model | StepKind::Compaction, ..) => StepFate::Repeat,
+        // The session of an outside agent is stored before the agent is prompted.
+        (StepKind::Command, EffectClass::Once, StepState::Started)
+            if OutsideTurn::of(step).is_some_and(|turn| turn.session.is_none()) =>
+        {
+            StepFate::Repeat
+        }
+        (StepKind::Command, EffectClass::Once, StepState::Started)
+            if OutsideTurn::of(step).is_some_and(|turn| turn.reopens.is_some()) =>
+        {
+            StepFate::Continue
+        }
         (_, EffectClass::Once, StepState::Started) => match on_uncertain {
             OnUncertain::Report => StepFate::Uncertain,
             OnUncertain::Review => StepFate::Review,
@@ -251,7 +263,7 @@ mod tests {
     use crate::kernel::run::{AnnouncePolicy, CancelRequest};
     use crate::kernel::sample::queued;
     use proptest::prelude::*;
-    use serde_json::Value;
+    use serde_json::{Value, json};
     use uuid::Uuid;
 
     const NOW: Timestamp = Timestamp(1_000_000);
@@ -318,6 +330,34 @@ mod tests {
                 "{kind} {effect} {state}"
             );
         }
+        for (turn, state, expected) in [
+            (json!({ "agent": "a" }), Intended, StepFate::Perform),
+            (json!({ "agent": "a" }), Started, StepFate::Repeat),
+            (
+                json!({ "agent": "a", "session": "s" }),
+                Intended,
+                StepFate::Perform,
+            ),
+            (
+                json!({ "agent": "a", "session": "s" }),
+                Started,
+                StepFate::Uncertain,
+            ),
+            (
+                json!({ "agent": "a", "session": "s", "reopens": "load" }),
+                Started,
+                StepFate::Continue,
+            ),
+        ] {
+            let mut prompt = step(StepKind::Command, Once, state);
+            prompt.input = json!({ "acp": turn });
+            assert_eq!(
+                fate(&prompt, OnUncertain::Report),
+                expected,
+                "{}",
+                prompt.input
+            );
+        }
         let began = step(StepKind::Tool, Once, Started);
         assert_eq!(fate(&began, OnUncertain::Review), StepFate::Review);
         assert_eq!(fate(&began, OnUncertain::Retry), StepFate::Repeat);
@@ -364,7 +404,7 @@ mod tests {
         let plan = recover(&run, &open, Loss::Killed, policy, NOW);
         assert_eq!(plan.steps[0].1, StepFate::Review);
         run.cancel = Some(CancelRequest {
-            by: "somebody".to_owned(),
+            by: "operator".to_owned(),
             at: NOW,
             reason: None,
             inherited: false,
@@ -517,7 +557,7 @@ mod tests {
     fn a_step_of_a_cancelled_run_has_no_other_try() {
         let mut run = run_in(RunState::Running, 0);
         run.cancel = Some(CancelRequest {
-            by: "somebody".to_owned(),
+            by: "operator".to_owned(),
             at: NOW,
             reason: None,
             inherited: false,

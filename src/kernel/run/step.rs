@@ -154,9 +154,10 @@ pub struct Step {
     pub kind: StepKind,
     /// For a tool call, the name of the tool.
     pub tool: Option<String>,
-    /// For a tool call, the model's id for the call.
+    /// For a tool call, the model's id for the call; `None` for the call of an outside agent.
     pub tool_call: Option<String>,
-    /// For a tool call, the step whose model answer requested it.
+    /// For a tool call, the step whose model answer requested it, or the prompt of the outside agent
+    /// that makes it.
     pub asked_by: Option<StepId>,
     /// What repeating it would do.
     pub effect: EffectClass,
@@ -198,6 +199,19 @@ pub struct ModelUsage {
 }
 
 impl Step {
+    /// True for a call that an outside agent makes itself, during its turn.
+    pub fn is_outside_call(&self) -> bool {
+        self.kind == StepKind::Tool && self.tool_call.is_none()
+    }
+
+    /// The id of its tool call for clients: the model's, or for a call of an outside agent its own.
+    pub fn shown_call(&self) -> Option<String> {
+        match self.is_outside_call() {
+            true => Some(self.id.to_string()),
+            false => self.tool_call.clone(),
+        }
+    }
+
     /// True for a model call whose request was too long for the provider.
     pub fn was_too_long(&self) -> bool {
         let error = self.error.as_deref().unwrap_or_default();
@@ -245,9 +259,10 @@ pub struct Intent {
     pub kind: StepKind,
     /// For a tool call, the name of the tool.
     pub tool: Option<String>,
-    /// For a tool call, the model's id for the call.
+    /// For a tool call, the model's id for the call; `None` for the call of an outside agent.
     pub tool_call: Option<String>,
-    /// For a tool call, the step whose model answer requested it.
+    /// For a tool call, the step whose model answer requested it, or the prompt of the outside agent
+    /// that makes it.
     pub asked_by: Option<StepId>,
     /// What repeating it would do.
     pub effect: EffectClass,

@@ -4,6 +4,7 @@
 
 use serde_json::{Value, json};
 
+use super::outside;
 use super::step::{Step, WaitKind};
 use crate::kernel::ids::SessionKey;
 use crate::kernel::run::{PauseReason, Run, RunState};
@@ -30,6 +31,7 @@ pub fn step_progress(open: &[Step]) -> StepProgress {
     let mut reason = None;
     for step in open {
         match step.waits {
+            None if outside::is_held(step, open) => {}
             None => return StepProgress::Runnable,
             Some(wait) => reason = Some(first(reason, wait.kind.pause())),
         }
@@ -311,6 +313,32 @@ mod tests {
                 prop_assert_eq!(counts, expected);
             }
         }
+    }
+
+    #[test]
+    fn an_outside_agent_waits_as_long_as_one_of_its_calls() {
+        let prompt = Step {
+            id: StepId(Uuid::from_u128(1)),
+            kind: StepKind::Command,
+            input: json!({ "acp": { "agent": "a" } }),
+            ..step(None)
+        };
+        let call = |waits| Step {
+            asked_by: Some(prompt.id),
+            ..step(waits)
+        };
+        let open = [prompt.clone(), call(None)];
+        assert_eq!(step_progress(&open), StepProgress::Runnable);
+        let open = [prompt.clone(), call(None), call(Some(WaitKind::Approval))];
+        let paused = StepProgress::Blocked(PauseReason::Approval);
+        assert_eq!(step_progress(&open), paused);
+        // A program that only answers goes on while a call of another step waits.
+        let program = Step {
+            input: Value::Null,
+            ..prompt.clone()
+        };
+        let open = [program, call(Some(WaitKind::Approval))];
+        assert_eq!(step_progress(&open), StepProgress::Runnable);
     }
 
     #[test]

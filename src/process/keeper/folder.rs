@@ -6,12 +6,13 @@
 //! |---|---|
 //! | `run` | the run of the step. The daemon makes it before it stores that the step begins |
 //! | `keeper` | who keeps it: [`KeeperRecord`]. Its keeper holds a lock on it for life |
-//! | `wake` | a pipe: the keeper writes a byte after each change; its end is the end of the keeper |
 //! | `launched` | on disk before the program is started: without it, the program has not begun |
+//! | `refused` | why the keeper ended before it started the program |
 //! | `stdout`, `stderr` | what the program has written, from its first byte, sealed; see `sealed` |
 //! | `exit` | how it ended: [`ExitRecord`]. Written once, after the last byte of output |
 //!
-//! No file has arguments, environment or input of the program: its keeper gets them over a pipe.
+//! All of them are regular files, so that the folder can be copied. No file has arguments,
+//! environment or input of the program: its keeper gets them over a pipe.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -19,11 +20,13 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
+use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::failpoint;
+use crate::file_work::sync_folder;
 use crate::kernel::ids::{RunId, StepId};
 use crate::process::table::ProcessIdentity;
 
@@ -32,8 +35,8 @@ pub(super) const VERSION: u32 = 1;
 
 const RUN: &str = "run";
 const KEEPER: &str = "keeper";
-const WAKE: &str = "wake";
 const LAUNCHED: &str = "launched";
+const REFUSED: &str = "refused";
 const EXIT: &str = "exit";
 const NEW_EXIT: &str = "exit.new";
 /// Standard output of the program.
@@ -113,47 +116,52 @@ impl KeeperFolder {
         &self.0
     }
 
-    /// The path of the pipe that tells of changes.
-    pub(super) fn wake(&self) -> PathBuf {
-        self.0.join(WAKE)
-    }
-
     /// True if there is such a folder.
-    pub(super) fn exists(&self) -> bool {
-        self.0.is_dir()
+    pub(super) fn exists(&self) -> io::Result<bool> {
+        self.0.try_exists()
     }
 
-    /// Makes the folder, which must not exist, for a step of this run.
+    /// Makes the folder, which must not exist, for a step of this run. After an error there is none.
     pub(super) fn make(&self, run: RunId) -> io::Result<()> {
         DirBuilder::new().mode(0o700).create(&self.0)?;
-        writeln!(private_file(&self.0.join(RUN))?, "{run}")
+        let named = private_file(&self.0.join(RUN)).and_then(|mut file| writeln!(file, "{run}"));
+        if named.is_err() {
+            // A folder without a run is removed by the next start.
+            let _ = fs::remove_dir_all(&self.0);
+        }
+        named
     }
 
-    /// The run for whose step the folder was made.
-    pub(super) fn run(&self) -> Option<RunId> {
-        let text = fs::read_to_string(self.0.join(RUN)).ok()?;
-        text.strip_suffix('\n')?.parse().ok()
+    /// The run for whose step the folder was made; `None` if that was not written to its end.
+    pub(super) fn run(&self) -> io::Result<Option<RunId>> {
+        let text = match fs::read(self.0.join(RUN)) {
+            Err(fault) if fault.kind() == ErrorKind::NotFound => return Ok(None),
+            text => text?,
+        };
+        let text = text.strip_suffix(b"\n").map(str::from_utf8);
+        Ok(text.and_then(|text| text.ok()?.parse().ok()))
     }
 
     /// The process `record.keeper`, which calls this, becomes the keeper; there must be none. It
-    /// lives as long as the returned file is open.
+    /// lives as long as the returned file is open. After an error there is no record.
     pub(super) fn enter(&self, record: &KeeperRecord) -> io::Result<File> {
-        let mode = nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR;
-        nix::unistd::mkfifo(&self.wake(), mode)?;
-        let mut file = private_file(&self.0.join(KEEPER))?;
-        fcntl_lock(file.as_fd(), FlockOperation::NonBlockingLockExclusive)?;
-        write_line(&mut file, record)?;
-        Ok(file)
-    }
-
-    /// Opens the end of the pipe from which changes are told. It never blocks.
-    pub(super) fn open_wake(&self) -> io::Result<File> {
-        // Open for reading, too, a pipe without a reader accepts bytes.
-        let mut options = OpenOptions::new();
-        let flags = OFlags::NONBLOCK.bits();
-        options.read(true).write(true);
-        options.custom_flags(i32::try_from(flags).unwrap_or_default());
-        options.open(self.wake())
+        let path = self.0.join(KEEPER);
+        let mut file = private_file(&path).map_err(|fault| match self.holder() {
+            Ok(Some(pid)) => io::Error::other(format!("process {pid} keeps the program already")),
+            _ => fault,
+        })?;
+        let locked = fcntl_lock(file.as_fd(), FlockOperation::NonBlockingLockExclusive);
+        let entered = locked
+            .map_err(io::Error::from)
+            .and_then(|()| write_line(&mut file, record));
+        match entered {
+            Ok(()) => Ok(file),
+            Err(fault) => {
+                // An empty record of a program that was not launched is none.
+                let _ = fs::remove_file(&path);
+                Err(fault)
+            }
+        }
     }
 
     /// Makes a file for output.
@@ -171,22 +179,54 @@ impl KeeperFolder {
         read(&self.0.join(KEEPER))
     }
 
-    /// True if the keeper is alive, whatever it does. Nothing is locked for the question.
-    pub(super) fn is_alive(&self) -> io::Result<bool> {
+    /// The pid of the keeper, if it is alive: of the process that holds the lock, 0 if that is in
+    /// another pid namespace. It does not depend on the version of the files.
+    pub(super) fn holder(&self) -> io::Result<Option<u32>> {
         let file = match File::open(self.0.join(KEEPER)) {
-            Err(fault) if fault.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(fault) if fault.kind() == ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
-        is_locked(&file)
+        holder_of(&file)
     }
 
-    /// Once this returns, it is on disk that the program may have begun.
+    /// True if the keeper is the process with this pid.
+    pub(super) fn is_held_by(&self, pid: u32) -> io::Result<bool> {
+        let holder = self.holder()?;
+        Ok(holder.is_some_and(|holder| holder == 0 || holder == pid))
+    }
+
+    /// True if the keeper is alive, whatever it does. Nothing is locked for the question.
+    pub(super) fn is_alive(&self) -> io::Result<bool> {
+        Ok(self.holder()?.is_some())
+    }
+
+    /// Once this returns, it is on disk that the program may have begun. After an error it has not.
     pub(super) fn launch(&self) -> io::Result<()> {
-        let mut file = private_file(&self.0.join(LAUNCHED))?;
-        write_line(&mut file, &VersionLine { version: VERSION })?;
-        file.sync_all()?;
-        sync_folder(&self.0)?;
-        self.0.parent().map_or(Ok(()), sync_folder)
+        let path = self.0.join(LAUNCHED);
+        let mut file = private_file(&path)?;
+        let stored = write_line(&mut file, &VersionLine { version: VERSION })
+            // The name is the mark, so its content need not be on disk. Nor need the folder itself:
+            // a step that has begun and has no folder is lost, and not begun again. An older folder of
+            // the step cannot come back in its place: `Keepers::prepare` has synced its removal.
+            .and_then(|()| sync_folder(&self.0))
+            .and_then(|()| failpoint::refused("keeper.launching"));
+        if stored.is_err() {
+            fs::remove_file(&path)?;
+        }
+        stored
+    }
+
+    /// Leaves the reason why the keeper ends before it has started the program.
+    pub(super) fn refuse(&self, why: &str) {
+        // A folder that takes no file is the likely reason; the end of the keeper is seen anyway.
+        let file = private_file(&self.0.join(REFUSED));
+        let _ = file.and_then(|mut file| file.write_all(why.as_bytes()));
+    }
+
+    /// Why a keeper has ended before it started the program; `None` if it has left no reason.
+    pub(super) fn refusal(&self) -> Option<String> {
+        let why = fs::read_to_string(self.0.join(REFUSED)).ok()?;
+        (!why.is_empty()).then_some(why)
     }
 
     /// True if the program may have begun.
@@ -205,7 +245,7 @@ impl KeeperFolder {
             .mode(0o600)
             .open(&new)?;
         write_line(&mut file, record)?;
-        crate::failpoint::reach("keeper.renaming");
+        failpoint::reach("keeper.renaming");
         fs::rename(new, self.0.join(EXIT))?;
         Ok(file)
     }
@@ -268,14 +308,13 @@ fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Stored<T>> {
     Ok(serde_json::from_slice(line).map_or(Stored::Nothing, Stored::Record))
 }
 
-/// True if another process holds a lock on `file`.
-pub(super) fn is_locked(file: &File) -> io::Result<bool> {
+/// The pid of another process that holds a lock on `file`, 0 if it is in another pid namespace.
+pub(super) fn holder_of(file: &File) -> io::Result<Option<u32>> {
     let lock = fcntl_getlk(file, &Flock::from(FlockType::WriteLock))?;
-    Ok(lock.is_some())
-}
-
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
+    Ok(lock.map(|lock| {
+        let pid = lock.pid.map_or(0, |pid| pid.as_raw_nonzero().get());
+        u32::try_from(pid).unwrap_or_default()
+    }))
 }
 
 #[cfg(test)]
@@ -298,10 +337,10 @@ mod tests {
     fn a_folder_is_made_once_and_tells_how_far_its_program_is() {
         let state = tempfile::tempdir().unwrap();
         let folder = KeeperFolder::at(state.path().join("a"));
-        assert!(!folder.exists() && !folder.is_alive().unwrap());
+        assert!(!folder.exists().unwrap() && !folder.is_alive().unwrap());
         assert_eq!(folder.keeper().unwrap(), Stored::Nothing);
         folder.make(record().run).unwrap();
-        assert_eq!(folder.run(), Some(record().run));
+        assert_eq!(folder.run().unwrap(), Some(record().run));
         assert!(folder.make(record().run).is_err());
         let held = folder.enter(&record()).unwrap();
         assert!(folder.enter(&record()).is_err(), "it has a keeper");

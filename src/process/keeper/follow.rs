@@ -1,7 +1,7 @@
 //! The daemon's side of one kept program: starts its keeper, or finds the one of an earlier
 //! attempt, and follows the program's output to its end.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -9,18 +9,21 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use process_wrap::tokio::{CommandWrap, ProcessSession};
+use rustix::io::Errno;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
+use super::changes::PAUSE;
 use super::exit::finished;
+use super::folder::KeeperFolder;
 use super::folder::{KeeperRecord, Stored};
-use super::found::{KeeperUse, Keepers};
-use super::reading::{Follower, PAUSE};
+use super::found::{KeeperUse, Keepers, is_newer};
+use super::reading::{Follower, Seen, Unread};
 use super::sealed::OutputKey;
 use super::serve::{HandOver, KEEP, READY};
 use crate::failpoint::{self, reach};
 use crate::kernel::ids::{RunId, StepId};
 use crate::process::marks::{MarkFilter, ProcessOwner};
-use crate::process::program::{Finished, Program, ProgramInput, find};
+use crate::process::program::{Finished, Program, find};
 use crate::process::running::{Awaited, Processes, ProcessesInner, numbers};
 use crate::process::table::{self, ProcessIdentity};
 use crate::process::tree::{self, ProcessQuery};
@@ -30,6 +33,10 @@ const STARTS: usize = 3;
 /// The time by which a keeper's limit for the whole run is longer than the daemon's: a daemon that
 /// is there ends the run itself.
 const AFTER_RUN_LIMIT: Duration = Duration::from_secs(5);
+/// The longest pause before something is read again that the system refused to read.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How long a keeper that has released its lock may take to end.
+const LAST_LOOKS: Duration = Duration::from_secs(1);
 
 /// The step that a program belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -66,12 +73,12 @@ pub enum ProgramFault {
     Lost(String),
 }
 
-/// What became of a keeper that was followed.
+/// The result of following a keeper.
 enum Followed {
     /// The program has ended.
     Ended(Result<Finished, String>),
-    /// The keeper has ended before it started the program.
-    NotLaunched,
+    /// The keeper has ended before it started the program, for this reason if it has left one.
+    NotLaunched(Option<String>),
 }
 
 impl Processes {
@@ -88,7 +95,17 @@ impl Processes {
             let folder = keepers.options.folder.display();
             ProgramFault::NotStarted(format!("its keeper's folder in {folder}: {fault}"))
         };
-        let is_there = keepers.folder(step.step).exists();
+        let folder = keepers.folder(step.step);
+        if let Some(version) = keepers.newer(step.step) {
+            return Err(ProgramFault::Lost(is_newer(version, &folder)));
+        }
+        let is_there = match readable(step.step, || folder.exists()).await {
+            Ok(is_there) => is_there,
+            Err(fault) if step.may_have_begun => {
+                return Err(self.unreadable(&folder, step, None, &fault).await);
+            }
+            Err(fault) => return Err(refused(fault)),
+        };
         match (step.may_have_begun, is_there) {
             (true, false) => {
                 let why = "nothing of its keeper is there, as after the restore of a backup";
@@ -98,11 +115,12 @@ impl Processes {
             (_, true) => {}
         }
         let mut is_prepared = !step.may_have_begun;
+        let mut refusal = None;
         for _ in 0..STARTS {
-            if is_prepared {
-                self.start_keeper(keepers, step, &program)
-                    .await
-                    .map_err(ProgramFault::NotStarted)?;
+            if is_prepared && let Err(why) = self.start_keeper(keepers, step, &program).await {
+                // A keeper without its input ends by itself.
+                self.0.kept_ended(keepers, step, false);
+                return Err(ProgramFault::NotStarted(why));
             }
             let followed = self.follow(keepers, step, &program, &mut heard).await?;
             match followed {
@@ -113,13 +131,15 @@ impl Processes {
                 }
                 Followed::Ended(Err(why)) => return Err(ProgramFault::NotStarted(why)),
                 // It has not begun, whatever a keeper has left.
-                Followed::NotLaunched => {
+                Followed::NotLaunched(why) => {
                     keepers.prepare(step.run, step.step).map_err(refused)?;
                     is_prepared = true;
+                    refusal = why.or(refusal);
                 }
             }
         }
-        let why = format!("its keeper ended {STARTS} times before the start");
+        let why = refusal.map(|why| format!(": {why}")).unwrap_or_default();
+        let why = format!("its keeper ended {STARTS} times before the start{why}");
         Err(ProgramFault::NotStarted(why))
     }
 
@@ -202,25 +222,23 @@ impl Processes {
         file: PathBuf,
         arguments: &[String],
     ) -> Result<Vec<u8>, String> {
-        let input = match &program.input {
-            ProgramInput::Text(text) => Some(text.clone()),
-            ProgramInput::Nothing | ProgramInput::Pipe => None,
-        };
         let folder = keepers.folder(step.step);
-        let Ok(Stored::Record(record)) = folder.keeper() else {
-            return Err("its keeper has not written its name".to_owned());
+        let unread = |fault: io::Error| format!("the record of its keeper cannot be read: {fault}");
+        let Stored::Record(record) = folder.keeper().map_err(unread)? else {
+            return Err("its keeper has not written its record".to_owned());
         };
         let run_time = step.run_time.map(|left| left + AFTER_RUN_LIMIT);
         let limits = [program.time, run_time].into_iter().flatten();
         let given = HandOver {
             file: file.into_os_string(),
             arguments: arguments.to_vec(),
-            input,
+            input: program.input.clone().into_text(),
             time_ms: limits.min().map(millis),
             max_output: self.0.max_output,
             grace_ms: millis(self.0.grace),
             orphan_max_ms: millis(keepers.options.orphan_max),
             daemon_lock: keepers.options.daemon_lock.clone().into_os_string(),
+            state: self.0.marks.state.clone().into_os_string(),
             detach: program.detach,
             soft_limit: self.0.descriptors.as_ref().map(|limit| limit.soft()),
             key: OutputKey::derive(&keepers.options.key, step.step, &record.salt),
@@ -241,75 +259,194 @@ impl Processes {
     ) -> Result<Followed, ProgramFault> {
         let folder = keepers.folder(step.step);
         let lost = |why: String| ProgramFault::Lost(why);
-        let record = match folder.keeper().map_err(|fault| lost(fault.to_string()))? {
-            Stored::Record(record) => record,
-            // Its keeper has ended, or writes its name now, before anything else.
-            Stored::Nothing => return Ok(Followed::NotLaunched),
-            Stored::Newer(version) => {
-                return Err(lost(format!(
-                    "its keeper is of a newer abide (version {version} of its files), which this \
-                     one cannot follow; {} was left alone",
-                    folder.path().display()
-                )));
+        let unread = match readable(step.step, || folder.keeper()).await {
+            Ok(record) => record,
+            Err(fault) => return Err(self.unreadable(&folder, step, None, &fault).await),
+        };
+        let record = match unread {
+            Stored::Record(record) if (record.run, record.step) == (step.run, step.step) => record,
+            Stored::Record(record) => {
+                let ended = self.end_lost(&folder, step, None).await;
+                let why = format!("its folder is that of step {}", record.step);
+                return Err(lost(after(why, ended)));
             }
+            Stored::Nothing => match readable(step.step, || folder.is_launched()).await {
+                // A loss of power can leave less than was written.
+                Ok(true) => {
+                    let ended = self.end_lost(&folder, step, None).await;
+                    let why = "the record of its keeper is lost".to_owned();
+                    return Err(lost(after(why, ended)));
+                }
+                // Its keeper has ended, or writes its record now, before anything else.
+                Ok(false) => return Ok(Followed::NotLaunched(folder.refusal())),
+                Err(fault) => return Err(self.unreadable(&folder, step, None, &fault).await),
+            },
+            Stored::Newer(version) => return Err(lost(is_newer(version, &folder))),
         };
         let owner = ProcessOwner::Step(step.run, step.step);
-        self.0.knows(owner, [record.keeper]);
+        match readable(step.step, || folder.is_held_by(record.keeper.pid)).await {
+            Ok(true) => self.0.knows(owner, [record.keeper]),
+            Ok(false) => {}
+            Err(fault) => {
+                let record = Some(&record);
+                return Err(self.unreadable(&folder, step, record, &fault).await);
+            }
+        }
         let key = OutputKey::derive(&keepers.options.key, step.step, &record.salt);
         let follower = Follower::new(&folder, program.keep, &key);
         let mut follower = follower.ok_or_else(|| lost("its key cannot be used".to_owned()))?;
+        let mut retry = Retry::new(step.step);
         loop {
-            // Asked before the files are read: what a dead keeper has not written never comes.
-            let is_alive = folder.is_alive().unwrap_or(true);
-            let exit = folder.exit().unwrap_or_default();
-            let read = follower.read(heard).await;
-            match (exit, read) {
-                (Some(record), Ok(())) => {
+            match follower.look(heard).await {
+                Ok(Seen::Running) => {
+                    retry = Retry::new(step.step);
+                    follower.changed().await;
+                }
+                Ok(Seen::More) => {}
+                Ok(Seen::Exited(record)) => {
                     let [out, err] = follower.captured();
                     return Ok(Followed::Ended(finished(record, out, err)));
                 }
-                (_, Err(fault)) if fault.kind() == ErrorKind::InvalidData => {
-                    let ended = self.end_lost(step, &record).await;
-                    return Err(lost(format!("{fault} ({ended})")));
+                Ok(Seen::Lost) => {
+                    let why = self.why_lost(&record);
+                    let ended = self.end_lost(&folder, step, Some(&record)).await;
+                    return Err(lost(after(why, ended)));
                 }
-                (_, Err(fault)) if fault.kind() != ErrorKind::NotFound => {
-                    tracing::warn!(step = %step.step, %fault, "the output of a kept program cannot be read now");
-                    tokio::time::sleep(PAUSE).await;
+                Ok(Seen::NotLaunched) => return Ok(Followed::NotLaunched(folder.refusal())),
+                Err(Unread::Sealed) => {
+                    let why = "its output was sealed with another key (env.key), or changed";
+                    let ended = self.end_lost(&folder, step, Some(&record)).await;
+                    return Err(lost(after(why.to_owned(), ended)));
                 }
-                _ if is_alive => follower.changed().await,
-                _ if folder.is_launched().unwrap_or(true) => {
-                    return Err(lost(self.end_lost(step, &record).await));
+                Err(Unread::Refused(fault)) if can_pass(&fault) => retry.wait(&fault).await,
+                Err(Unread::Refused(fault)) => {
+                    let record = Some(&record);
+                    return Err(self.unreadable(&folder, step, record, &fault).await);
                 }
-                _ => return Ok(Followed::NotLaunched),
             }
         }
     }
 
-    /// Ends what a keeper has left that has ended without a record; returns what happened.
-    async fn end_lost(&self, step: ProgramStep, record: &KeeperRecord) -> String {
-        let mut rest = ProcessQuery::marked(MarkFilter::Step(step.step));
+    /// Why a keeper has ended without a record of the exit.
+    fn why_lost(&self, record: &KeeperRecord) -> String {
         let machine = self.0.clock.machine().map(|machine| machine.boot);
-        let is_this_boot = machine.is_some() && machine == record.machine;
-        let now = table::one(record.keeper.pid).map(|row| row.id);
-        // A session of another process that has got this pid has nothing to do with it.
-        if is_this_boot && now.is_none_or(|now| now == record.keeper) {
+        let why = match machine.is_none() || machine == record.machine {
+            true => "its keeper was killed while the program ran",
+            false => "the machine was restarted while the program ran",
+        };
+        why.to_owned()
+    }
+
+    /// The fault of a program whose keeper's files cannot be read. Once this returns, what runs of it
+    /// was ended.
+    async fn unreadable(
+        &self,
+        folder: &KeeperFolder,
+        step: ProgramStep,
+        record: Option<&KeeperRecord>,
+        fault: &io::Error,
+    ) -> ProgramFault {
+        let ended = self.end_lost(folder, step, record).await;
+        let why = format!("what its keeper has written cannot be read: {fault}");
+        ProgramFault::Lost(after(why, ended))
+    }
+
+    /// Ends what a keeper has left that has ended without a record of the exit, or whose program
+    /// cannot be followed. Returns what could not be ended, for people.
+    async fn end_lost(
+        &self,
+        folder: &KeeperFolder,
+        step: ProgramStep,
+        record: Option<&KeeperRecord>,
+    ) -> Option<String> {
+        let state = self.0.marks.state.clone();
+        let mut rest = ProcessQuery::marked(MarkFilter::Step(step.step, state));
+        let machine = self.0.clock.machine().map(|machine| machine.boot);
+        let is_this_boot = |record: &&KeeperRecord| machine.is_some() && machine == record.machine;
+        if let Some(record) = record.filter(is_this_boot)
+            && !self.is_of_another_folder(folder, record).await
+        {
             rest.session = Some(record.keeper.pid);
             rest.since = record.keeper.start;
         }
         let left = tree::end(rest, self.0.grace, &self.0.clock).await;
-        let why = match machine.is_none() || is_this_boot {
-            true => "its keeper was killed while the program ran",
-            false => "the machine was restarted while the program ran",
-        };
-        match left.is_empty() {
-            true => why.to_owned(),
-            false => format!("{why}; processes {:?} could not be ended", numbers(&left)),
+        (!left.is_empty()).then(|| format!("processes {:?} could not be ended", numbers(&left)))
+    }
+
+    /// True if the session of this keeper must not be ended: its pid is that of another process now,
+    /// or the folder is a copy and its keeper works in the original.
+    async fn is_of_another_folder(&self, folder: &KeeperFolder, record: &KeeperRecord) -> bool {
+        let pid = record.keeper.pid;
+        let begun = self.0.clock.monotonic();
+        loop {
+            match table::one(pid) {
+                None => return false,
+                Some(now) if now.id != record.keeper => return true,
+                Some(now) if now.is_zombie => return false,
+                // An error is as good as a lock: then it is not a copy that is known of.
+                Some(_) if folder.is_held_by(pid).unwrap_or(true) => return false,
+                // Its lock is released a moment before it is gone.
+                Some(_) if self.0.clock.monotonic().saturating_sub(begun) < LAST_LOOKS => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Some(_) => return true,
+            }
+        }
+    }
+}
+
+/// The reason with what could not be ended.
+fn after(why: String, left: Option<String>) -> String {
+    match left {
+        Some(left) => format!("{why}; {left}"),
+        None => why,
+    }
+}
+
+/// Tries again what the system refused, as without a free descriptor, at growing intervals.
+struct Retry {
+    step: StepId,
+    pause: Duration,
+}
+
+impl Retry {
+    fn new(step: StepId) -> Self {
+        Retry { step, pause: PAUSE }
+    }
+
+    /// Returns when it is to be tried again. The first of several faults is logged.
+    async fn wait(&mut self, fault: &io::Error) {
+        if self.pause == PAUSE {
+            tracing::warn!(step = %self.step, %fault, "what the keeper of a program has written cannot be read now; this is tried again");
+        }
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// True if the system refused something for want of descriptors or memory, or for a moment. All other
+/// errors, such as those of a damaged disk, stay.
+fn can_pass(fault: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(fault),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR | Errno::AGAIN)
+    )
+}
+
+/// Reads something of a keeper's folder, again while the system refuses it for a reason that can
+/// pass; the limits of the run end the waiting. The error is one that stays.
+async fn readable<T>(step: StepId, read: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    let mut retry = Retry::new(step);
+    loop {
+        match read() {
+            Err(fault) if can_pass(&fault) => retry.wait(&fault).await,
+            found => return found,
         }
     }
 }
 
 impl ProcessesInner {
-    /// The program of a step has ended by its keeper's record.
+    /// The program of a step has ended by its keeper's record, or its keeper was not started.
     fn kept_ended(&self, keepers: &Keepers, step: ProgramStep, is_detached: bool) {
         if let Some(known) = keepers.uses().get_mut(&step.step) {
             known.is_detached = is_detached;

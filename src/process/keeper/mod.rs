@@ -6,6 +6,7 @@
 //! `follow` is the daemon's side of one program, and `found` knows all of them, those of earlier
 //! processes included.
 
+mod changes;
 mod exit;
 mod folder;
 mod follow;

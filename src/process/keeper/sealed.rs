@@ -73,9 +73,22 @@ impl Frames {
         }
     }
 
+    /// Takes the whole frames out of `frames`, and appends what they contain to `text`. The error
+    /// says that one cannot be opened with this key; those before it are in `text`.
+    pub(super) fn open_all(
+        &mut self,
+        frames: &mut Vec<u8>,
+        text: &mut Vec<u8>,
+    ) -> Result<(), Unopened> {
+        while let Some(opened) = self.open(frames)? {
+            text.extend_from_slice(&opened);
+        }
+        Ok(())
+    }
+
     /// Takes the first whole frame out of `frames` and opens it; `None` if there is none yet. The
     /// error says that it cannot be opened with this key.
-    pub(super) fn open(&mut self, frames: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Unopened> {
+    fn open(&mut self, frames: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Unopened> {
         let Some((length, rest)) = frames.split_first_chunk::<LENGTH>() else {
             return Ok(None);
         };

@@ -15,6 +15,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::runtime::{Builder, Runtime};
 
 use super::folder::{KeeperFolder, KeeperRecord, KeptEnd, STDERR, STDOUT, VERSION};
 use super::sealed::OutputKey;
@@ -53,6 +54,8 @@ pub(super) struct HandOver {
     pub orphan_max_ms: u64,
     /// The file that a living daemon has locked.
     pub daemon_lock: OsString,
+    /// The state folder of the daemon, which marks what the program starts.
+    pub state: OsString,
     /// Processes that it leaves in the background go on after its end.
     pub detach: bool,
     /// Its soft limit of open files, if that differs from the keeper's.
@@ -94,8 +97,6 @@ struct Keeper {
     folder: KeeperFolder,
     step: StepId,
     given: HandOver,
-    /// The end of the pipe over which the daemon hears of changes.
-    wake: File,
     /// Its lock is the sign that this process is alive.
     _lock: File,
 }
@@ -113,8 +114,6 @@ impl Keeper {
             machine: Clock::system().machine().map(|machine| machine.boot),
             salt: Clock::system().new_id().to_string(),
         })?;
-        // Open from now on: a daemon that finds it closed takes the keeper for dead.
-        let wake = folder.open_wake()?;
         say_ready()?;
         let mut line = Vec::new();
         // A daemon that is gone before the end of the line starts nothing.
@@ -122,11 +121,13 @@ impl Keeper {
         let Some(line) = line.strip_suffix(b"\n") else {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
+        let given = serde_json::from_slice(line).inspect_err(|fault| {
+            folder.refuse(&fault.to_string());
+        })?;
         Ok(Keeper {
             folder,
             step,
-            given: serde_json::from_slice(line)?,
-            wake,
+            given,
             _lock: lock,
         })
     }
@@ -134,25 +135,16 @@ impl Keeper {
     /// Starts the program; returns once nothing of it runs any more.
     fn keep(self) -> io::Result<()> {
         failpoint::inherit(&self.given.failpoints);
-        #[cfg(target_os = "linux")]
-        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-        if let Some(soft) = self.given.soft_limit {
-            set_soft_limit(soft)?;
-        }
-        // What it starts inherits its score.
-        oom::goes_first(Path::new("/proc/self"), Path::new("/proc/self"));
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let launched = self.launch().inspect_err(|fault| {
+            self.folder.refuse(&fault.to_string());
+        });
+        let (runtime, mut signals) = launched?;
+        failpoint::reach("keeper.launched");
         runtime.block_on(async {
-            let mut signals = Signals::take()?;
-            self.folder.launch()?;
-            failpoint::reach("keeper.launched");
             let watch = Watch {
                 folder: &self.folder,
                 step: self.step,
                 given: &self.given,
-                wake: &self.wake,
                 clock: Clock::system(),
                 seen: Duration::ZERO,
             };
@@ -161,10 +153,28 @@ impl Keeper {
                 Err(fault) => {
                     let why = refusal(&self.given.file.display().to_string(), &fault);
                     let ending = KeptEnd::NotStarted(why);
-                    watch.record(ending, Vec::new(), &mut signals).await
+                    watch.record(ending, Vec::new(), false, &mut signals).await
                 }
             }
         })
+    }
+
+    /// Once this returns, all is ready for the program, and it is on disk that it may have begun.
+    /// After an error it has not.
+    fn launch(&self) -> io::Result<(Runtime, Signals)> {
+        #[cfg(target_os = "linux")]
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        if let Some(soft) = self.given.soft_limit {
+            set_soft_limit(soft)?;
+        }
+        // What it starts inherits its score.
+        oom::goes_first(Path::new("/proc/self"), Path::new("/proc/self"));
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let entered = runtime.enter();
+        let signals = Signals::take()?;
+        drop(entered);
+        self.folder.launch()?;
+        Ok((runtime, signals))
     }
 
     /// Starts the program in a process group of its own.

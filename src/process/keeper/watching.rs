@@ -2,21 +2,25 @@
 //! limits, and records its end. The keeper process (`serve`) calls it once.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
+use std::path::PathBuf;
 use std::pin::pin;
-use std::process::{Child, ChildStdin};
+use std::process::Child;
 use std::time::Duration;
 
 use rustix::process::{WaitOptions, WaitStatus};
+use tokio::process::ChildStdin;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::MissedTickBehavior;
 
-use super::folder::{ExitRecord, KeeperFolder, KeptEnd, is_locked};
+use super::folder::{ExitRecord, KeeperFolder, KeptEnd, holder_of};
 use super::serve::HandOver;
 use super::streams::KeptStream;
 use crate::clock::Clock;
 use crate::failpoint;
 use crate::kernel::ids::StepId;
 use crate::process::marks::MarkFilter;
+use crate::process::stream::{AFTER_END, QUIET, feed, over};
 use crate::process::table::ProcessIdentity;
 use crate::process::tree::{self, ProcessQuery};
 
@@ -24,8 +28,9 @@ use crate::process::tree::{self, ProcessQuery};
 const LOOK: Duration = Duration::from_secs(10);
 /// How long it waits until it writes to a full disk again.
 const FULL_DISK_PAUSE: Duration = Duration::from_millis(500);
-/// A pipe counts as empty if nothing arrives for this long after the program has ended.
-const QUIET: Duration = Duration::from_millis(50);
+/// How long output is read after the program has ended. Its own output is in the pipes by then; a
+/// process that it has left in the background may write without end.
+const DRAIN: Duration = Duration::from_secs(2);
 
 /// A program that was started.
 pub(super) struct KeptProgram {
@@ -43,6 +48,18 @@ impl KeptProgram {
 
     fn is_stalled(&self) -> bool {
         self.streams.iter().any(KeptStream::is_stalled)
+    }
+
+    /// Reads until the pipes are empty, the disk is full, or the program has written `most` bytes.
+    async fn read_rest(&mut self, most: u64) {
+        while self.written() <= most && self.streams.iter().any(KeptStream::is_open) {
+            let [out, err] = &mut self.streams;
+            tokio::select! {
+                () = out.advance(), if out.is_open() => {}
+                () = err.advance(), if err.is_open() => {}
+                () = tokio::time::sleep(QUIET) => return,
+            }
+        }
     }
 }
 
@@ -114,8 +131,6 @@ pub(super) struct Watch<'a> {
     pub step: StepId,
     /// What the daemon has handed over.
     pub given: &'a HandOver,
-    /// The end of the pipe over which the daemon hears of changes.
-    pub wake: &'a File,
     /// The time of this process.
     pub clock: Clock,
     /// When a daemon was seen last, by `clock`.
@@ -123,12 +138,6 @@ pub(super) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Tells the daemon that a file has changed. If the pipe is full, it is awake already.
-    fn wake(&self) {
-        let mut wake = self.wake;
-        let _ = wake.write(&[0]);
-    }
-
     /// Returns once the program has ended, its end is recorded, and nothing of it runs any more.
     pub(super) async fn until_gone(
         mut self,
@@ -145,22 +154,29 @@ impl Watch<'_> {
             (false, true) if cfg!(target_os = "linux") && !reap(pid).more => Vec::new(),
             (false, _) => self.end_tree(pid).await,
         };
-        self.drain(&mut program).await;
+        let was_stopped = ending == KeptEnd::Stopped;
+        let is_stopped = self.drain(&mut program, was_stopped, signals).await || was_stopped;
         let is_detached = is_detached && !remaining.is_empty();
-        self.record(ending, remaining, signals).await?;
+        let recorded = self.record(ending, remaining, is_stopped, signals).await;
         if is_detached {
-            self.until_detached_end(program, signals).await;
+            match recorded.is_ok() && !is_stopped {
+                true => self.until_detached_end(program, signals).await,
+                false => drop(self.end_tree(pid).await),
+            }
         }
-        Ok(())
+        recorded
     }
 
     /// Watches the running program; returns how it ended, or why it is to be ended.
     async fn until_end(&mut self, program: &mut KeptProgram, signals: &mut Signals) -> KeptEnd {
         let pid = program.child.id();
-        let feeding = feed(program.child.stdin.take(), self.given.input.clone());
-        let mut feeding = pin!(feeding);
+        let stdin = program.child.stdin.take();
+        let stdin = stdin.and_then(|pipe| ChildStdin::from_std(pipe).ok());
+        let mut feeding = pin!(feed(stdin, self.given.input.clone()));
         let mut is_fed = false;
-        let mut over = pin!(over(self.given.time_ms));
+        let mut over = pin!(over(self.given.time_ms.map(Duration::from_millis)));
+        let mut retry = tokio::time::interval(FULL_DISK_PAUSE);
+        retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut look = tokio::time::interval(self.look_each());
         // The program may have ended before the signal was waited for.
         if let Some(ending) = reap(pid).program {
@@ -170,8 +186,8 @@ impl Watch<'_> {
             let is_stalled = program.is_stalled();
             let [out, err] = &mut program.streams;
             tokio::select! {
-                () = out.advance(), if out.is_open() => self.wake(),
-                () = err.advance(), if err.is_open() => self.wake(),
+                () = out.advance(), if out.is_open() => {}
+                () = err.advance(), if err.is_open() => {}
                 _ = signals.child.recv() => {
                     if let Some(ending) = reap(pid).program {
                         return ending;
@@ -180,10 +196,9 @@ impl Watch<'_> {
                 _ = signals.term.recv() => return KeptEnd::Stopped,
                 () = &mut feeding, if !is_fed => is_fed = true,
                 () = &mut over => return KeptEnd::TimedOut,
-                () = tokio::time::sleep(FULL_DISK_PAUSE), if is_stalled => {
+                _ = retry.tick(), if is_stalled => {
                     out.store();
                     err.store();
-                    self.wake();
                 }
                 _ = look.tick() => if let Some(ending) = self.look() {
                     return ending;
@@ -195,29 +210,45 @@ impl Watch<'_> {
         }
     }
 
-    /// Copies what is left in the pipes. What processes that are left write later is discarded.
-    async fn drain(&self, program: &mut KeptProgram) {
-        for stream in &mut program.streams {
+    /// Copies what is left in the pipes, and discards what processes that are left write later. Waits
+    /// while the disk is full, unless SIGTERM was received before. True if it is received now, which
+    /// ends the waiting.
+    async fn drain(
+        &self,
+        program: &mut KeptProgram,
+        was_stopped: bool,
+        signals: &mut Signals,
+    ) -> bool {
+        let most = program.written().saturating_add(AFTER_END);
+        let most = most.min(self.given.max_output);
+        let rest = async {
             loop {
-                while stream.is_stalled() && self.folder.exists() {
-                    tokio::time::sleep(FULL_DISK_PAUSE).await;
-                    stream.store();
+                // Each wait for the disk is followed by a look at the pipes.
+                let _ = tokio::time::timeout(DRAIN, program.read_rest(most)).await;
+                let is_useless = was_stopped || !self.folder.exists().unwrap_or(true);
+                if is_useless || !program.is_stalled() {
+                    return;
                 }
-                let may_write = stream.is_open() && stream.total <= self.given.max_output;
-                if !may_write || tokio::time::timeout(QUIET, stream.advance()).await.is_err() {
-                    break;
-                }
+                tokio::time::sleep(FULL_DISK_PAUSE).await;
+                program.streams.iter_mut().for_each(KeptStream::store);
             }
-            stream.discard();
-        }
+        };
+        let is_stopped = tokio::select! {
+            () = rest => false,
+            _ = signals.term.recv() => true,
+        };
+        program.streams.iter_mut().for_each(KeptStream::discard);
+        is_stopped
     }
 
-    /// Stores how the program ended, and tells the daemon. Waits while the disk is full, unless
-    /// SIGTERM ends the waiting or the folder is gone.
+    /// Stores how the program ended. Waits while the disk is full, until SIGTERM is received or the
+    /// folder is gone. If SIGTERM was received before (`is_stopped`), there is one attempt: it does
+    /// not come again.
     pub(super) async fn record(
         &self,
         ending: KeptEnd,
         remaining: Vec<ProcessIdentity>,
+        is_stopped: bool,
         signals: &mut Signals,
     ) -> io::Result<()> {
         failpoint::reach("keeper.ended");
@@ -226,11 +257,14 @@ impl Watch<'_> {
             match self.folder.write_exit(&record) {
                 Ok(file) => {
                     failpoint::reach("keeper.recorded");
-                    self.wake();
-                    // The daemon stores the outcome meanwhile.
-                    return self.folder.sync(&file);
+                    // The daemon stores the outcome meanwhile. If the record does not reach the disk,
+                    // a loss of power before that leaves the outcome uncertain.
+                    let _ = self.folder.sync(&file);
+                    return Ok(());
                 }
-                Err(fault) if !self.folder.exists() => return Err(fault),
+                Err(fault) if is_stopped || !self.folder.exists().unwrap_or(true) => {
+                    return Err(fault);
+                }
                 Err(fault) => {
                     tokio::select! {
                         () = tokio::time::sleep(FULL_DISK_PAUSE) => {}
@@ -268,13 +302,14 @@ impl Watch<'_> {
 
     /// Looks for a daemon and the folder; returns why the program is to be ended.
     fn look(&mut self) -> Option<KeptEnd> {
-        if !self.folder.exists() {
+        if !self.folder.exists().unwrap_or(true) {
             // The state folder is gone, so no daemon will ask for the result.
             return Some(KeptEnd::Stopped);
         }
         let now = self.clock.monotonic();
         let lock = File::open(&self.given.daemon_lock);
-        if lock.is_ok_and(|lock| is_locked(&lock).unwrap_or(true)) {
+        let is_free = |lock: File| matches!(holder_of(&lock), Ok(None));
+        if lock.is_ok_and(|lock| !is_free(lock)) {
             self.seen = now;
         }
         let orphan_max = Duration::from_millis(self.given.orphan_max_ms);
@@ -289,7 +324,10 @@ impl Watch<'_> {
 
     /// The program with all that it has started.
     fn tree(&self, program: u32) -> ProcessQuery {
-        let mut tree = ProcessQuery::marked(MarkFilter::Step(self.step));
+        let mut tree = ProcessQuery::marked(MarkFilter::Step(
+            self.step,
+            PathBuf::from(&self.given.state),
+        ));
         tree.own_children = true;
         // Where orphans are not adopted, the group of the program leads to them.
         if !cfg!(target_os = "linux") {
@@ -302,24 +340,5 @@ impl Watch<'_> {
     async fn end_tree(&self, program: u32) -> Vec<ProcessIdentity> {
         let grace = Duration::from_millis(self.given.grace_ms);
         tree::end(self.tree(program), grace, &self.clock).await
-    }
-}
-
-/// Writes the whole input and closes the pipe. Errors are ignored: a program need not read its
-/// input.
-async fn feed(pipe: Option<ChildStdin>, input: Option<String>) {
-    use tokio::io::AsyncWriteExt;
-    if let (Some(pipe), Some(text)) = (pipe, input)
-        && let Ok(mut pipe) = tokio::process::ChildStdin::from_std(pipe)
-    {
-        let _ = pipe.write_all(text.as_bytes()).await;
-        let _ = pipe.shutdown().await;
-    }
-}
-
-async fn over(time_ms: Option<u64>) {
-    match time_ms {
-        Some(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
-        None => std::future::pending().await,
     }
 }

@@ -24,6 +24,8 @@ pub struct ApprovalView {
     pub origin: Asker,
     /// The root session of the tree, where the approval is shown to the user.
     pub root: Option<SessionKey>,
+    /// The model's id of the call.
+    pub tool_call: Option<String>,
     /// Names of the variables set in the environment of the run's programs.
     pub env: Vec<String>,
     /// Preview of the call's effect on its file, computed now.

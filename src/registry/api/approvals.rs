@@ -11,7 +11,7 @@ use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::ApprovalId;
 use crate::kernel::policy::approval::{Approval, ApprovalState, Choice, Remembered};
 use crate::registry::{Principal, Registry};
-use crate::store::tables::{approvals, remembered};
+use crate::store::tables::{approvals, remembered, steps};
 use crate::store::tx::{DbError, Tx};
 use crate::wire::approvals as wire;
 
@@ -130,8 +130,10 @@ impl Registry {
 /// The approval with the run and session that it comes from; `None` if they are gone.
 fn with_origin(tx: &mut dyn Tx, approval: Approval) -> Result<Option<ApprovalView>, DbError> {
     let origin = origin(tx, approval.run, approval.root_session)?;
+    let step = steps::get(tx, approval.run, approval.step)?;
     Ok(origin.map(|(origin, root)| ApprovalView {
         root,
+        tool_call: step.and_then(|step| step.tool_call),
         origin,
         approval,
         env: Vec::new(),

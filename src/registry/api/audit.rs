@@ -33,6 +33,23 @@ impl Registry {
         done
     }
 
+    /// Records a request of `who` that was refused before it became a call of the API, under the
+    /// name `what`. The row is written later.
+    pub fn audit_refusal(&self, who: &Principal, what: &'static str, why: &Fault) {
+        let Some(outcome) = audit::outcome::<()>(&Err(why.clone())) else {
+            return;
+        };
+        let entry = AuditedCall {
+            org: who.org.clone(),
+            principal: who.recorded(),
+            method: what,
+            object: None,
+            client: who.address,
+        };
+        let entry = Box::new(entry);
+        self.inner.store.submit_detached(Audit { entry, outcome });
+    }
+
     /// A page of audit rows, newest first; `method` limits it to one method.
     pub async fn audit(
         &self,

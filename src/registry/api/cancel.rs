@@ -1,18 +1,28 @@
 //! Cancels runs, and steers runs in the middle of their turn. Called by the RPC layer.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::request::CancelTarget;
 use crate::command::{self, Cancel, Steer};
-use crate::kernel::fault::Fault;
+use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::{Outcome, RunState};
 use crate::registry::{Principal, Registry};
 use crate::store::tables::runs;
-use crate::wire::lifecycle::Cancelled;
+use crate::wire::input::PAGE_LIMIT;
+use crate::wire::lifecycle::{Cancelled, CancelledRuns};
 
 /// Maximum time that a cancel's answer waits for executors to stop.
 pub(crate) const CANCEL_WAIT: Duration = Duration::from_secs(5);
+
+/// Maximum number of runs that one call of [`Registry::cancel_all`] names; their descendants come with them.
+const CANCEL_AT_ONCE: u32 = PAGE_LIMIT;
+
+/// The runs that are not in `seen` yet, which has them then.
+fn unseen(runs: Vec<RunId>, seen: &mut BTreeSet<RunId>) -> Vec<RunId> {
+    runs.into_iter().filter(|run| seen.insert(*run)).collect()
+}
 
 impl Registry {
     /// Ends a run, or all work in a session, with every open descendant. Once this returns the mark
@@ -35,7 +45,78 @@ impl Registry {
         self.until_stopped(who, done).await
     }
 
-    /// Waits up to [`PATIENCE`] for the executors of cancelled runs to stop.
+    /// Cancels the oldest open runs of all orgs, at most [`CANCEL_AT_ONCE`], and reports on `earlier`, runs
+    /// that an earlier call has cancelled and that do not count towards the limit. Once this returns
+    /// their marks are stored.
+    pub async fn cancel_all(
+        &self,
+        who: &Principal,
+        earlier: Vec<RunId>,
+        reason: Option<String>,
+    ) -> Result<CancelledRuns, Fault> {
+        let store = &self.inner.store;
+        let known: BTreeSet<RunId> = earlier.iter().copied().collect();
+        let limit = u32::try_from(known.len()).unwrap_or(u32::MAX);
+        let limit = limit.saturating_add(CANCEL_AT_ONCE);
+        let open = store.read_now(|tx| {
+            let mut open = Vec::new();
+            for (run, org) in runs::live_ids(tx, limit)? {
+                // Runs that do not stop are reported below. They must not hide later runs for ever.
+                let is_marked = known.contains(&run)
+                    && runs::get(tx, run)?.is_some_and(|run| run.cancel.is_some());
+                if !is_marked {
+                    open.push((run, org));
+                }
+            }
+            open.truncate(CANCEL_AT_ONCE as usize);
+            Ok(open)
+        })?;
+        let mut orgs: BTreeMap<String, command::Cancelled> = BTreeMap::new();
+        let mut seen = BTreeSet::new();
+        for (run, org) in open {
+            if seen.contains(&run) {
+                continue;
+            }
+            let command = Cancel {
+                org: org.clone(),
+                target: CancelTarget::Run(run),
+                by: who.by(),
+                by_person: true,
+                reason: reason.clone(),
+            };
+            // The descendants are cancelled with it.
+            let done = match store.submit(command).await {
+                // It was deleted after it was read.
+                Err(fault) if fault.kind == Kind::NotFound => continue,
+                done => done?,
+            };
+            let all = orgs.entry(org).or_default();
+            all.cancelled.extend(unseen(done.cancelled, &mut seen));
+            all.already_ended
+                .extend(unseen(done.already_ended, &mut seen));
+            all.stopping.extend(unseen(done.stopping, &mut seen));
+        }
+        for run in unseen(earlier, &mut seen) {
+            if let Some(row) = store.read_now(|tx| runs::get(tx, run))? {
+                orgs.entry(row.org).or_default().stopping.push(run);
+            }
+        }
+        let waits = orgs.into_iter().map(|(org, done)| async move {
+            let who = Principal { org, ..who.clone() };
+            self.until_stopped(&who, done).await
+        });
+        let mut all = CancelledRuns::default();
+        for done in futures_util::future::try_join_all(waits).await? {
+            all.cancelled.extend(done.cancelled);
+            all.already_ended.extend(done.already_ended);
+            all.not_ended.extend(done.not_ended);
+        }
+        let counts = store.read_now(|tx| runs::count_live(tx, None))?;
+        all.open = counts.iter().sum();
+        Ok(all)
+    }
+
+    /// Waits up to [`CANCEL_WAIT`] for the executors of cancelled runs to stop.
     async fn until_stopped(
         &self,
         who: &Principal,

@@ -8,7 +8,7 @@ use crate::command::{
 };
 use crate::contract::catalog::Overrides;
 use crate::kernel::fault::{Fault, Kind};
-use crate::kernel::ids::{MessageId, RunId, SessionId, SessionKey};
+use crate::kernel::ids::{AgentId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::run::step::StepKind;
 use crate::kernel::run::{Run, RunOrigin};
 use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
@@ -19,7 +19,7 @@ use crate::store::tables::{bundles, clearings, messages, outbox, read, runs, ses
 use crate::wire::lifecycle as wire;
 
 impl Registry {
-    /// Once this returns, the session has the patched label, title, model, thinking level or
+    /// Once this returns, the session has the patched label, title, agent, model, thinking level or
     /// folder.
     pub async fn patch_session(
         &self,
@@ -29,24 +29,13 @@ impl Registry {
         if let Some(cwd) = patch.cwd.take() {
             patch.cwd = Some(folder::taken(cwd).await?);
         }
-        if let Some(Some(model)) = &patch.model {
-            let session = self.session(who, &patch.session_key).await?.session;
-            // An unavailable model is refused now instead of at the next turn.
-            let overrides = Overrides {
-                model: Some(model),
-                thinking: None,
-                given: &[],
-            };
-            let (folder, named) = (session.cwd.as_deref(), session.agent.as_str());
-            self.inner
-                .resolve(&who.org, folder, Some(named), overrides)
-                .await?;
-        }
+        let agent = self.patched_agent(who, &patch).await?;
         let command = PatchSession {
             org: who.org.clone(),
             key: patch.session_key,
             label: patch.label,
             title: patch.title,
+            agent,
             model: patch.model,
             thinking: patch.thinking,
             cwd: patch.cwd,
@@ -54,6 +43,42 @@ impl Registry {
         };
         let session = self.inner.store.submit(command).await?;
         self.shown(session)
+    }
+
+    /// The agent that a patch names. An agent or model that cannot be used is refused now instead
+    /// of at the next turn.
+    async fn patched_agent(
+        &self,
+        who: &Principal,
+        patch: &wire::PatchSession,
+    ) -> Result<Option<AgentId>, Fault> {
+        let has_model = matches!(patch.model, Some(Some(_)));
+        if patch.agent.is_none() && !has_model {
+            return Ok(None);
+        }
+        let session = self.session(who, &patch.session_key).await?.session;
+        let overrides = Overrides {
+            model: patch.model.as_ref().unwrap_or(&session.model).as_deref(),
+            thinking: None,
+            given: &[],
+        };
+        let folder = patch.cwd.as_ref().unwrap_or(&session.cwd).as_deref();
+        let named = patch.agent.as_deref().unwrap_or(session.agent.as_str());
+        let agent = self
+            .inner
+            .resolve(&who.org, folder, Some(named), overrides)
+            .await?;
+        if patch.agent.is_none() {
+            return Ok(None);
+        }
+        if !agent.mode.is_primary() {
+            return Err(Fault::new(
+                Kind::Forbidden,
+                format!("agent {} is a subagent and cannot own a session", agent.id),
+            )
+            .hint("name a primary agent"));
+        }
+        Ok(Some(agent.id))
     }
 
     /// Starts a new generation of a session; older messages are kept but no model sees them. If

@@ -41,6 +41,7 @@ impl Registry {
             .await?;
         found.extend(stuck::findings(&idle, now));
         found.push(self.examine_programs().await?);
+        found.extend(self.examine_webhooks().await?);
         Ok(found)
     }
 }

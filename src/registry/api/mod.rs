@@ -19,3 +19,4 @@ pub(crate) mod skills;
 pub(crate) mod tokens;
 pub(crate) mod usage;
 pub(crate) mod view;
+pub(crate) mod webhooks;

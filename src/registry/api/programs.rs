@@ -30,15 +30,27 @@ impl Registry {
             Ok(strays)
         });
         let strays = strays.await?;
-        if strays.is_empty() {
-            let message = format!("{count} programs of open runs go on if the daemon ends");
+        let newer = self.inner.processes.kept_by_newer();
+        let (mut wrong, mut fixes) = (Vec::new(), Vec::new());
+        if !newer.is_empty() {
+            let steps: Vec<String> = newer.iter().map(ToString::to_string).collect();
+            wrong.push(format!(
+                "a newer version keeps programs, which this one leaves alone: steps {}",
+                steps.join(", ")
+            ));
+            fixes.push("start the newer version again, which takes the results of its programs");
+        }
+        if !strays.is_empty() {
+            wrong.push(format!(
+                "programs of runs that have ended still run: {}",
+                strays.join(", ")
+            ));
+            fixes.push("if programs of ended runs stay, restart the daemon: its start ends them");
+        }
+        if wrong.is_empty() {
+            let message = format!("programs that go on without the daemon: {count}");
             return Ok(Finding::new(id, Health::Ok, message));
         }
-        let message = format!(
-            "programs of runs that have ended still run: {}",
-            strays.join(", ")
-        );
-        let fix = "if this stays so, restart the daemon: its start ends them";
-        Ok(Finding::new(id, Health::Warn, message).fix(fix))
+        Ok(Finding::new(id, Health::Warn, wrong.join("; ")).fix(fixes.join("; ")))
     }
 }

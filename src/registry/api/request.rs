@@ -25,6 +25,8 @@ pub struct Principal {
     pub scopes: ScopeSet,
     /// The access token that it has presented; `None` for the owner of the daemon and for runs.
     pub token: Option<Arc<LiveToken>>,
+    /// The inbound webhook that calls, by its name; `None` for all others.
+    pub hook: Option<Arc<str>>,
     /// The address of the client, of a call over TCP; behind trusted proxies that of their client.
     pub address: Option<IpAddr>,
 }
@@ -39,7 +41,19 @@ impl Principal {
             with_token: false,
             scopes: ScopeSet::all(),
             token: None,
+            hook: None,
             address: None,
+        }
+    }
+
+    /// An inbound webhook, which its sender has proved to be allowed to use. It starts work of the
+    /// owner, and reads and changes nothing else.
+    pub fn of_hook(name: &str) -> Self {
+        Principal {
+            with_token: true,
+            scopes: [Scope::Run].into_iter().collect(),
+            hook: Some(name.into()),
+            ..Principal::owner()
         }
     }
 
@@ -64,13 +78,14 @@ impl Principal {
             with_token: true,
             scopes: known.scopes,
             token: Some(token),
+            hook: None,
             address: None,
         }
     }
 
-    /// Whether it is the owner of the daemon, and not the holder of an access token.
+    /// Whether it is the owner of the daemon, and not the holder of an access token or a webhook.
     pub fn is_owner(&self) -> bool {
-        self.run.is_none() && self.token.is_none()
+        self.run.is_none() && self.token.is_none() && self.hook.is_none()
     }
 
     /// Whether it operates the daemon: the owner, or an administrator of the owner's org.
@@ -99,20 +114,21 @@ impl Principal {
     }
 
     /// The actor recorded for its calls: `run:<id>`, `user:<name> token:<id>` for the holder of an
-    /// access token, or `owner`.
+    /// access token, `hook:<name>`, or `owner`.
     pub fn recorded(&self) -> String {
-        match (self.run, &self.token) {
-            (Some(run), _) => format!("run:{run}"),
-            (None, Some(token)) => format!("user:{} token:{}", self.user, token.token().id),
-            (None, None) => "owner".to_owned(),
+        match (self.run, &self.token, &self.hook) {
+            (Some(run), ..) => format!("run:{run}"),
+            (None, Some(token), _) => format!("user:{} token:{}", self.user, token.token().id),
+            (None, None, Some(hook)) => format!("hook:{hook}"),
+            (None, None, None) => "owner".to_owned(),
         }
     }
 
-    /// The actor recorded in rows about runs: the run or, without a run, the user.
+    /// The actor recorded in rows about runs: the run or webhook or, without one, the user.
     pub(crate) fn by(&self) -> String {
-        match self.run {
-            Some(_) => self.recorded(),
-            None => self.user.clone(),
+        match (self.run, &self.hook) {
+            (None, None) => self.user.clone(),
+            _ => self.recorded(),
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::kernel::ids::{AnnounceId, MessageId, RunId, SessionId, SessionKey};
 use crate::kernel::run::Run;
 use crate::kernel::run::step::Step;
 use crate::kernel::session::stored_content::StoredMessage;
+use crate::registry::spawn::folder;
 use crate::registry::{Principal, Registry};
 use crate::store::tables::{
     approvals, environment, expired, messages, outbox, questions, read, runs, sends, sessions,
@@ -53,6 +54,11 @@ impl Registry {
             parent: None,
             agent: filter.agent,
             label: filter.label,
+            cwd: match filter.cwd {
+                // Folders are stored with their links resolved; one that is gone has none.
+                Some(cwd) => folder::taken(Some(cwd.clone())).await.unwrap_or(Some(cwd)),
+                None => None,
+            },
             search: filter.search,
             archived: filter.archived,
             before: place(filter.cursor)?,

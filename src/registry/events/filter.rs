@@ -3,39 +3,10 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use crate::kernel::event::KindPattern;
 use crate::kernel::ids::{RunId, SessionKey};
 use crate::kernel::scope::OWNER_ORG;
 use crate::store::tables::events::Event;
-
-/// A kind of event (`run.ended`), or a prefix of kinds that ends with a star (`run.*`, `*`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KindPattern {
-    text: String,
-    is_prefix: bool,
-}
-
-impl KindPattern {
-    /// Parses a pattern; `None` if the text is not a valid pattern.
-    pub fn parse(text: &str) -> Option<KindPattern> {
-        let (text, is_prefix) = match text.strip_suffix('*') {
-            Some(prefix) => (prefix, true),
-            None => (text, false),
-        };
-        let is_kind = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._".contains(&b);
-        let fits = text.bytes().all(is_kind) && (is_prefix || !text.is_empty());
-        fits.then(|| KindPattern {
-            text: text.to_owned(),
-            is_prefix,
-        })
-    }
-
-    fn fits(&self, kind: &str) -> bool {
-        match self.is_prefix {
-            true => kind.starts_with(&self.text),
-            false => kind == self.text,
-        }
-    }
-}
 
 /// The conditions of a subscription, which are combined with AND. Events of other tenants never
 /// match.
@@ -129,17 +100,6 @@ mod tests {
 
     fn run(number: u128) -> RunId {
         RunId(uuid::Uuid::from_u128(number))
-    }
-
-    #[test]
-    fn a_pattern_is_a_kind_or_the_beginning_of_one() {
-        let fits = |pattern: &str, kind| KindPattern::parse(pattern).unwrap().fits(kind);
-        assert!(fits("run.*", "run.ended") && !fits("run.*", "runs"));
-        assert!(fits("run.ended", "run.ended") && !fits("run.end", "run.ended"));
-        assert!(fits("*", "sub_agent.call_start"));
-        for bad in ["", "r*n", "**", "Run.*", "run ended", "run.?"] {
-            assert_eq!(KindPattern::parse(bad), None, "{bad}");
-        }
     }
 
     #[test]

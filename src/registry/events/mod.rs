@@ -9,13 +9,15 @@
 mod feed;
 mod filter;
 mod partial;
+mod shown;
 mod subscription;
 
 pub(super) use feed::{Feed, tail};
 pub(super) use partial::Partials;
 
-pub use crate::store::tables::events::Event as StoredEvent;
+pub use crate::store::tables::events::{Event as StoredEvent, LogPart};
 pub use feed::LogEvent;
 pub use filter::{EventFilter, KindPattern};
 pub use partial::{TextEvent, TextUpdate};
+pub use shown::shown;
 pub use subscription::{LiveSnapshot, Subscribe, Subscription, SubscriptionItem};

@@ -9,7 +9,7 @@ use super::filter::{EventAttributes, EventFilter};
 use crate::contract::runner::TextSink;
 use crate::kernel::ids::{MessageId, RunId};
 use crate::kernel::run::Run;
-use crate::kernel::run::step::Step;
+use crate::kernel::run::step::{Step, StepKind, StepState};
 use crate::kernel::text;
 
 /// Maximum bytes of one answer that are streamed; the rest arrives with the stored message.
@@ -127,7 +127,9 @@ impl Partials {
             parent: run.parent_run,
             root: run.root_run,
             trace: run.trace_id.clone(),
-            again: step.attempts > 1,
+            // A program's answer is followed again after a pause of its run.
+            again: step.attempts > 1
+                || (step.kind == StepKind::Command && step.state == StepState::Started),
             spoken: Mutex::default(),
             listeners: Mutex::default(),
         });

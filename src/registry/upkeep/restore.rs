@@ -248,7 +248,10 @@ impl Registry {
         for (run, reply) in group.iter().zip(join_all(commands).await) {
             match reply {
                 Ok(after) => {
-                    metrics().recovered(loss);
+                    // The end of a cancelled run is no recovery.
+                    if run.cancel.is_none() {
+                        metrics().recovered(loss);
+                    }
                     count(restored, run, &after);
                 }
                 Err(fault) => {

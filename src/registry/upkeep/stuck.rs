@@ -8,11 +8,11 @@ use crate::kernel::time::Timestamp;
 use crate::store::tables::{outbox, runs};
 use crate::store::tx::{DbError, Tx};
 
-/// A running run without activity for so long is reported: most tools end sooner.
+/// A running run without activity for this long is reported: most tools end sooner.
 const IDLE: Duration = Duration::from_hours(1);
 /// A pending announce of this age is reported: its delivery is one commit.
 const LATE: Duration = Duration::from_mins(10);
-/// So many runs are named.
+/// The maximum number of runs that are named.
 const NAMED: u32 = 5;
 
 /// Work that may be stuck.

@@ -10,6 +10,7 @@ use crate::command::{Purge, Sweep, Swept, is_due};
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::SessionId;
 use crate::kernel::time::Timestamp;
+use crate::kernel::webhook::{DEAD_MS, REMOVED_MS};
 use crate::registry::RegistryInner;
 use crate::store::tables::{purges, sessions};
 
@@ -126,6 +127,14 @@ async fn sweep(inner: &RegistryInner, places: &mut Places) -> Result<(), Fault> 
         })
         .await?;
     }
+    step(
+        inner,
+        Sweep::Webhooks {
+            dead_before: ago(DEAD_MS),
+            removed_before: ago(REMOVED_MS),
+        },
+    )
+    .await?;
     if let Some(age) = retention.events_ms {
         repeat(inner, || Sweep::Events { before: ago(age) }).await?;
     }

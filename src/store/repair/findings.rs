@@ -30,7 +30,10 @@ pub fn of_unexamined(why: &Unexamined) -> Finding {
             "there is no store yet; the first start creates one".to_owned(),
         ),
         Unexamined::Newer(message) => Finding::new("store.schema", Health::Fail, message.clone())
-            .fix("use the version of abide that is named, or restore the copy"),
+            .fix(
+                "use the version of abide that wrote it, or restore a copy that was made before its \
+                 migration (abide restore)",
+            ),
         Unexamined::Unreadable(why, advice) => {
             let message = format!("the store cannot be read: {why}");
             finding(Health::Fail, message).fix(format!(

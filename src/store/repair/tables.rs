@@ -3,9 +3,9 @@
 
 pub use crate::store::tables::table::{OnUndecodable, Table};
 use crate::store::tables::{
-    agents, approvals, audit, blobs, bundles, environment, events, idempotency, invites, memories,
-    messages, nodes, outbox, outputs, questions, remembered, runs, sends, servers, sessions,
-    skills, steers, steps, tokens, trust, usage,
+    agents, approvals, audit, blobs, bundles, dead_letters, environment, events, idempotency,
+    invites, memories, messages, nodes, outbox, outputs, questions, remembered, runs, sends,
+    servers, sessions, skills, steers, steps, tokens, trust, usage, webhooks,
 };
 use crate::store::tx::{DbError, DbErrorKind, Param, Raw, Tx};
 
@@ -37,6 +37,8 @@ pub static TABLES: &[&Table] = &[
     &nodes::TABLE,
     &invites::TABLE,
     &tokens::TABLE,
+    &webhooks::TABLE,
+    &dead_letters::TABLE,
     &usage::runs::TABLE,
     &usage::models::TABLE,
     &audit::TABLE,

@@ -32,6 +32,7 @@ use crate::kernel::session::raw_metadata::RawMetadata;
 use crate::kernel::session::stored_content::StoredContent;
 use crate::kernel::session::{Cleanup, Owner, SessionMode};
 use crate::kernel::time::Timestamp;
+use crate::kernel::webhook::{OpenEvents, Selection};
 use crate::store::tx::{DbError, Param, Row};
 
 /// A value that is stored in one column.
@@ -432,6 +433,8 @@ json_columns! {
     Machine: serde_json::from_str;
     Offer: serde_json::from_str;
     OfferLimit: serde_json::from_str;
+    Selection: serde_json::from_str;
+    OpenEvents: serde_json::from_str;
 }
 
 impl Column for Blocks {

@@ -7,7 +7,7 @@ use super::table::{self, read, table};
 use crate::kernel::event::{EventData, EventKind};
 use crate::kernel::ids::{RunId, SessionId};
 use crate::kernel::time::Timestamp;
-use crate::store::tx::{DbError, Tx, all, first, number};
+use crate::store::tx::{DbError, Tx, all, first, number, sql};
 
 /// An event that has no cursor yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,8 +108,8 @@ pub fn oldest(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
     )
 }
 
-/// At most `limit` of the oldest events, from before this time, are deleted; returns the number.
-pub fn remove_some(tx: &mut dyn Tx, before: Timestamp, limit: u32) -> Result<u64, DbError> {
+/// The cursor of the last of at most `limit` oldest events from before this time.
+pub fn end_of_old(tx: &mut dyn Tx, before: Timestamp, limit: u32) -> Result<Option<i64>, DbError> {
     let oldest: Vec<(i64, Timestamp)> = all(
         tx,
         &format!("SELECT cursor, at FROM events ORDER BY cursor LIMIT {limit}"),
@@ -117,12 +117,48 @@ pub fn remove_some(tx: &mut dyn Tx, before: Timestamp, limit: u32) -> Result<u64
         values,
     )?;
     let old = oldest.iter().take_while(|(_, at)| *at <= before).last();
-    match old {
-        Some((cursor, _)) => {
-            tx.execute("DELETE FROM events WHERE cursor <= ?1", &[(*cursor).into()])
-        }
-        None => Ok(0),
-    }
+    Ok(old.map(|(cursor, _)| *cursor))
+}
+
+/// The events up to this cursor are deleted; returns their number.
+pub fn remove_to(tx: &mut dyn Tx, cursor: i64) -> Result<u64, DbError> {
+    tx.execute("DELETE FROM events WHERE cursor <= ?1", &[cursor.into()])
+}
+
+/// Org, kind and session key of the events after `from`, up to `to`.
+pub fn outlines(
+    tx: &mut dyn Tx,
+    from: i64,
+    to: i64,
+) -> Result<Vec<(String, String, Option<String>)>, DbError> {
+    all(
+        tx,
+        "SELECT org, kind, session_key FROM events WHERE cursor > ?1 AND cursor <= ?2",
+        &[from.into(), to.into()],
+        |row| {
+            let (org, kind) = (row.text(0)?.to_owned(), row.text(1)?.to_owned());
+            Ok((org, kind, row.opt_text(2)?.map(str::to_owned)))
+        },
+    )
+}
+
+/// The event with this cursor.
+pub fn get(tx: &mut dyn Tx, cursor: i64) -> Result<Option<Event>, DbError> {
+    let sql = sql!("SELECT {COLUMNS} FROM events WHERE cursor = ?1");
+    first(tx, sql, &[cursor.into()], read)
+}
+
+/// The number of events after `cursor`, at most `limit`, and when the first of them happened.
+pub fn count_after(
+    tx: &mut dyn Tx,
+    cursor: i64,
+    limit: u32,
+) -> Result<(i64, Option<Timestamp>), DbError> {
+    let sql = "SELECT at FROM events WHERE cursor > ?1 ORDER BY cursor LIMIT 1";
+    let since = first(tx, sql, &[cursor.into()], values)?;
+    let sql =
+        format!("SELECT count(*) FROM (SELECT 1 FROM events WHERE cursor > ?1 LIMIT {limit})");
+    Ok((number(tx, &sql, &[cursor.into()])?, since))
 }
 
 /// The key of a session, for an event about it.

@@ -1,7 +1,10 @@
 //! Counts of live runs and announces for the daemon's metrics, read on demand by the registry.
 
+use super::dead_letters;
+use super::events;
 use super::outbox;
 use super::runs;
+use super::webhooks;
 use crate::kernel::run::{Lane, PauseReason};
 use crate::kernel::time::Timestamp;
 use crate::store::tx::{DbError, Tx};
@@ -21,6 +24,10 @@ pub struct Gauges {
     pub oldest_announce: Option<Timestamp>,
     /// Announces that could not be delivered.
     pub undelivered_announces: u64,
+    /// When the oldest event happened that a webhook has not delivered.
+    pub oldest_webhook_event: Option<Timestamp>,
+    /// Dead letters of webhooks.
+    pub dead_letters: u64,
 }
 
 /// Running and queued runs by lane, in the order of [`Lane::ALL`].
@@ -46,6 +53,19 @@ pub fn lanes(tx: &mut dyn Tx) -> Result<Vec<(Lane, u64, u64)>, DbError> {
     Ok(lanes)
 }
 
+/// When the oldest event happened that a webhook has read and not finished.
+fn oldest_webhook_event(tx: &mut dyn Tx) -> Result<Option<Timestamp>, DbError> {
+    let mut oldest = None;
+    for webhook in webhooks::every(tx)? {
+        if webhook.removed_at.is_some() || webhook.open.0.is_empty() {
+            continue;
+        }
+        let (_, since) = events::count_after(tx, webhook.cursor(), 1)?;
+        oldest = oldest.into_iter().chain(since).min();
+    }
+    Ok(oldest)
+}
+
 /// Reads all counts.
 pub fn read(tx: &mut dyn Tx) -> Result<Gauges, DbError> {
     let count = |count: i64| u64::try_from(count).unwrap_or(0);
@@ -56,5 +76,7 @@ pub fn read(tx: &mut dyn Tx) -> Result<Gauges, DbError> {
         pending_announces: count(outbox::count_pending(tx, None)?),
         oldest_announce: outbox::oldest_pending(tx)?,
         undelivered_announces: count(outbox::count_undelivered(tx)?),
+        oldest_webhook_event: oldest_webhook_event(tx)?,
+        dead_letters: count(dead_letters::count_all(tx)?),
     })
 }

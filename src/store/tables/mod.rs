@@ -35,11 +35,13 @@ pub mod tokens;
 pub mod transcripts;
 pub mod usage;
 pub mod waits;
+pub mod webhooks;
 
 pub use definitions::{agents, servers, trust};
 pub use nodes::invites;
 pub use requests::{approvals, questions, remembered};
 pub use session_marks::{clearings, purges, stops};
+pub use webhooks::dead as dead_letters;
 
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,6 @@ table! {
         org,
         key,
         owner,
-        agent,
         parent(parent_id),
         parent_key,
         root(root_id),
@@ -28,7 +27,7 @@ table! {
         usage(model_calls, input_tokens, output_tokens, cost_micros),
         created_at,
     }
-    update { generation, label, title, model, thinking, cwd, archived_at, updated_at }
+    update { generation, agent, label, title, model, thinking, cwd, archived_at, updated_at }
     version { ver }
     beside { seq: i64 }
     primary { seq }
@@ -222,6 +221,8 @@ pub struct ListQuery {
     pub agent: Option<String>,
     /// Only sessions with this label.
     pub label: Option<String>,
+    /// Only sessions with this working folder.
+    pub cwd: Option<String>,
     /// Only sessions with this text in key, label or title.
     pub search: Option<String>,
     /// Include archived sessions.
@@ -268,6 +269,7 @@ pub fn list(tx: &mut dyn Tx, query: &ListQuery) -> Result<Vec<(i64, Session)>, D
     filter.maybe("parent_id = ?", query.parent.as_ref());
     filter.maybe("agent = ?", query.agent.as_ref());
     filter.maybe("label = ?", query.label.as_ref());
+    filter.maybe("cwd = ?", query.cwd.as_ref());
     filter.maybe(
         "(key LIKE ? ESCAPE '\\' OR label LIKE ? ESCAPE '\\' OR title LIKE ? ESCAPE '\\')",
         pattern.as_ref(),

@@ -6,7 +6,7 @@ use super::table::{self, read, table};
 use crate::contract::nodes::StepOfCall;
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::run::Run;
-use crate::kernel::run::step::{Step, StepWait, WaitKind};
+use crate::kernel::run::step::{Step, StepKind, StepWait, WaitKind};
 use crate::store::tx::{DbError, Tx, all, execute, first, number, sql};
 
 table! {
@@ -42,6 +42,20 @@ pub fn update(tx: &mut dyn Tx, step: &Step) -> Result<(), DbError> {
     table::update(tx, step)
 }
 
+/// The open step has this input.
+pub fn set_input(
+    tx: &mut dyn Tx,
+    run: RunId,
+    seq: u32,
+    input: &serde_json::Value,
+) -> Result<(), DbError> {
+    execute(
+        tx,
+        "UPDATE steps SET input = ?3 WHERE run_id = ?1 AND seq = ?2",
+        &[(&run).into(), seq.into(), input.to_string().into()],
+    )
+}
+
 /// The open step is marked as waiting.
 pub fn set_wait(tx: &mut dyn Tx, run: RunId, seq: u32, wait: StepWait) -> Result<(), DbError> {
     execute(
@@ -66,13 +80,21 @@ pub fn clear_wait(tx: &mut dyn Tx, run: RunId, seq: u32) -> Result<(), DbError> 
 }
 
 /// True if the run is in the middle of a turn. A turn ends with a model answer, never with a
-/// tool; a run that waits for a slot after a tool continues the same turn.
+/// tool; a run that waits for a slot after a tool continues the same turn. A call of an outside agent
+/// is a part of its prompt.
 pub fn is_in_turn(tx: &mut dyn Tx, run: &Run) -> Result<bool, DbError> {
     if run.started_at.is_none() {
         return Ok(false);
     }
-    let last = get(tx, run.id, run.steps)?;
-    Ok(last.is_some_and(|step| !step.kind.answers() || step.state.is_open()))
+    let Some(last) = get(tx, run.id, run.steps)? else {
+        return Ok(false);
+    };
+    let prompt = match last.asked_by {
+        Some(by) => by_id(tx, run.id, by)?.filter(|by| by.kind == StepKind::Command),
+        None => None,
+    };
+    let last = prompt.unwrap_or(last);
+    Ok(!last.kind.answers() || last.state.is_open())
 }
 
 /// Queued runs that are in the middle of a turn.
@@ -81,7 +103,10 @@ pub fn in_turn(tx: &mut dyn Tx) -> Result<Vec<RunId>, DbError> {
         tx,
         "SELECT runs.id FROM runs JOIN steps ON steps.run_id = runs.id AND steps.seq = runs.steps \
          WHERE runs.ended_at IS NULL AND runs.state = 'queued' AND runs.started_at IS NOT NULL \
-         AND (steps.kind IN ('tool', 'compaction') OR steps.ended_at IS NULL)",
+         AND (steps.kind IN ('tool', 'compaction') OR steps.ended_at IS NULL) \
+         AND NOT EXISTS (SELECT 1 FROM steps AS prompt WHERE prompt.run_id = steps.run_id \
+         AND prompt.id = steps.asked_by AND prompt.kind = 'command' \
+         AND prompt.ended_at IS NOT NULL)",
         &[],
         values,
     )

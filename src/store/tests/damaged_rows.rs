@@ -20,8 +20,8 @@ use crate::store::tables::pins::PinCache;
 use crate::store::tables::quarantine::Fate;
 use crate::store::tables::transcripts::Transcripts;
 use crate::store::tables::{
-    agents, audit, events, invites, memories, messages, nodes, outbox, quarantine, read, servers,
-    sessions, steps, trust, usage,
+    agents, audit, dead_letters, events, invites, memories, messages, nodes, outbox, quarantine,
+    read, servers, sessions, steps, trust, usage, webhooks,
 };
 use crate::store::tx::{BadRow, DbErrorKind, Param, Raw, Tx, all, number};
 
@@ -124,6 +124,9 @@ fn store() -> Store {
     let (node, invite) = super::nodes::samples();
     bench.run(node).unwrap();
     bench.run(invite).unwrap();
+    let (configure, record) = super::webhooks::samples();
+    bench.run(configure).unwrap();
+    bench.run(record).unwrap();
     let known = KnownServer {
         name: "files".to_owned(),
         digest: "digest".to_owned(),
@@ -221,6 +224,8 @@ fn everything_opens(db: &mut dyn Tx) {
     servers::every(db).unwrap();
     nodes::every(db).unwrap();
     invites::count_open(db, "default", Timestamp(0)).unwrap();
+    webhooks::every(db).unwrap();
+    dead_letters::list(db, "audit", i64::MAX, 500).unwrap();
     let always = (Timestamp(0), Timestamp(i64::MAX / 2));
     usage::summary(
         db,

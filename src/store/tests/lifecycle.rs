@@ -165,6 +165,7 @@ pub fn a_patch_of_another_revision_changes_nothing(mut bench: Bench) {
         key: SessionKey::parse("client:a").unwrap(),
         label: None,
         title: Some(title.map(str::to_owned)),
+        agent: None,
         model: None,
         thinking: None,
         cwd: None,

@@ -23,6 +23,7 @@ mod transcripts;
 mod turns;
 mod usage;
 mod wakes;
+mod webhooks;
 
 use uuid::Uuid;
 
@@ -423,6 +424,10 @@ contract! { sqlite:
     nodes::a_key_is_paired_once_and_names_are_unique_in_their_tenant,
     nodes::an_invitation_is_used_once_and_not_after_its_end,
     nodes::a_decision_covers_the_offer_that_it_was_made_for,
+    webhooks::a_webhook_begins_at_the_end_of_the_log_and_keeps_its_place,
+    webhooks::progress_that_is_stored_again_counts_nothing_twice,
+    webhooks::dead_letters_are_bounded_and_delivered_again_once,
+    webhooks::retention_counts_what_a_webhook_has_not_read,
     usage::what_ends_is_counted_once_with_all_that_it_used,
     usage::an_answer_that_was_of_no_use_is_counted_all_the_same,
     usage::a_passed_threshold_is_told_once_an_hour,

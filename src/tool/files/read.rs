@@ -43,6 +43,21 @@ pub(crate) fn read(
     show(&shown, &bytes, offset, limit)
 }
 
+/// The lines from `first`, counted from 1, of a text file, unchanged; at most `count` of them.
+pub(crate) fn lines(
+    workspace: &Workspace,
+    path: &str,
+    first: usize,
+    count: Option<usize>,
+) -> Result<String, String> {
+    let path = workspace.resolve(path)?;
+    let shown = workspace.shown(&path);
+    let bytes = content(workspace, &path, &shown)?;
+    let text = String::from_utf8(bytes).map_err(|_| format!("{shown} is not UTF-8"))?;
+    let lines = text.split_inclusive('\n').skip(first.saturating_sub(1));
+    Ok(lines.take(count.unwrap_or(usize::MAX)).collect())
+}
+
 fn content(workspace: &Workspace, path: &Path, shown: &str) -> Result<Vec<u8>, String> {
     if workspace.is_folder(path)? {
         return Err(format!("{shown} is a folder; use list"));

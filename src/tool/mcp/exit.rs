@@ -36,8 +36,11 @@ pub(super) fn words(ending: ExitReason) -> String {
     match ending {
         ExitReason::Exited(status) => format!("exit status {status}"),
         ExitReason::Signal(signal) => format!("by signal {}", signal_name(signal)),
-        // Services have no limits, and no keeper.
-        _ => "at a limit".to_owned(),
+        // Services have neither limits nor a keeper.
+        ExitReason::TimedOut
+        | ExitReason::OutputLimit(_)
+        | ExitReason::Stopped
+        | ExitReason::Orphaned(_) => "at a limit".to_owned(),
     }
 }
 

@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -28,8 +27,8 @@ use crate::kernel::text::redact::Redactor;
 use crate::process::{Program, ProgramInput, Service};
 use crate::tool::ToolOutput;
 
-/// The timeout of the probe `server/discover`.
-const PROBE: Duration = Duration::from_secs(9);
+/// The part of `start_timeout` that the probe `server/discover` may take.
+const PROBE_PART: u32 = 6;
 
 /// The maximum number of bytes of stderr kept.
 const STDERR_KEPT: usize = 16 * 1024;
@@ -299,7 +298,7 @@ impl McpServer {
     ) -> Result<Wire, String> {
         let table = &self.table;
         let clock = &self.shared.options.clock;
-        let probe_timeout = PROBE.min(table.start_timeout / 3);
+        let probe_timeout = table.start_timeout / PROBE_PART;
         let command = match (&table.command, &table.url) {
             (Some(command), None) => command,
             (None, Some(url)) => {

@@ -47,6 +47,8 @@ pub(crate) struct History {
     pub(crate) kills: Vec<Kill>,
     /// The rows after the latest kill.
     pub(crate) latest: Option<StoreRows>,
+    /// Number of runs that an editor or a webhook has asked for, each with its own key.
+    pub(crate) prompts: usize,
     /// Steps of which a user has decided that they have not happened, once per decision.
     pub(crate) not_done: Vec<String>,
 }
@@ -210,6 +212,11 @@ impl Caller {
         self.history.chosen.push(id.clone());
         self.once("sessions.spawn", params, "conflict").await;
         id
+    }
+
+    /// An editor or a webhook asks for a run.
+    pub(crate) fn prompted(&mut self) {
+        self.history.prompts += 1;
     }
 
     /// Calls `runs.retry`.

@@ -50,6 +50,11 @@ impl Link {
         Some(Link { client })
     }
 
+    /// Connects over TCP with this token; `None` if the connection fails.
+    pub(crate) async fn with_token(url: &str, token: &str) -> Option<Link> {
+        Link::open(url, None, token).await
+    }
+
     /// Connects over a Unix socket; `None` if the connection fails.
     pub(crate) async fn local(socket: &std::path::Path) -> Option<Link> {
         let client = Client::connect_socket(socket).await.ok()?;

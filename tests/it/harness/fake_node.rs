@@ -228,7 +228,7 @@ pub(crate) struct HonestNode {
     pub(crate) ran: Vec<String>,
     /// The result of each call that the gateway has not released.
     kept: HashMap<String, Value>,
-    /// So many of the next calls end without a known outcome.
+    /// The number of next calls that end without a known outcome.
     pub(crate) doubts: usize,
     /// Why the gateway has refused it.
     pub(crate) refused: Option<String>,

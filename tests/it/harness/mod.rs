@@ -11,6 +11,9 @@
 //! ```
 
 mod book;
+mod by_hook;
+mod by_mcp;
+mod by_openai;
 mod caller;
 mod client;
 mod daemon;
@@ -18,6 +21,7 @@ mod daemon_restarts;
 mod damage;
 mod fake_node;
 mod model_server;
+pub(crate) mod peers;
 mod place;
 mod rows;
 mod script;

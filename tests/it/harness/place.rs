@@ -84,6 +84,14 @@ impl Place {
         self.write_settings();
     }
 
+    /// Adds this setting unless the place has another value of it.
+    pub(crate) fn with_default(self, key: &str, toml: &str) -> Place {
+        match self.settings.iter().any(|(known, _)| known == key) {
+            true => self,
+            false => self.with(key, toml),
+        }
+    }
+
     /// Removes this setting, in force from the next start on.
     pub(crate) fn unset(&mut self, key: &str) {
         self.settings.retain(|(known, _)| known != key);

@@ -1,11 +1,11 @@
-//! A keeper is killed, or its folder was written by another version: what is known is used, the
-//! rest is uncertain, and nothing of the program is left running.
+//! A keeper is killed, or what it needs is gone: what is known is used, the rest is
+//! uncertain, and nothing of the program is left running.
 
 use std::fs;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{WAITS, begun, continued, let_go, started};
+use super::{WAITS, begun, let_go, started};
 use crate::agents::{config, write};
 use crate::harness::{Faults, Place, Script, eventually, run};
 use crate::processes::{self, command_result, go, is_alive, pids};
@@ -106,56 +106,6 @@ fn a_kill_of_the_keeper_at_each_of_its_steps_is_uncertain_until_the_end_is_recor
             assert_eq!(processes::begun(&place), begins, "{point}");
             assert_eq!(daemon.stop().await, 0);
         }
-    });
-}
-
-#[test]
-fn the_folder_of_an_older_keeper_is_understood() {
-    run(async {
-        let place = processes::place(&format!("echo of an older keeper; {WAITS}; sleep 4000"));
-        let (daemon, _, spawned) = started(&place).await;
-        daemon.kill().await;
-        place.kill_keepers().await;
-        // What version 1 has written, of a program that has ended. The salt opens its output.
-        let folder = place.keeper_folders().pop().unwrap();
-        let step = folder.file_name().unwrap().to_str().unwrap();
-        let written = fs::read_to_string(folder.join("keeper")).unwrap();
-        let written: Value = serde_json::from_str(&written).unwrap();
-        let record = format!(
-            "{{\"version\":1,\"run\":\"{}\",\"step\":\"{step}\",\"keeper\":{{\"pid\":4194303,\
-             \"start\":7}},\"machine\":null,\"salt\":{}}}\n",
-            spawned.id, written["salt"]
-        );
-        fs::write(folder.join("keeper"), record).unwrap();
-        let exit = "{\"ending\":{\"exited\":3},\"remaining\":[]}\n";
-        fs::write(folder.join("exit"), exit).unwrap();
-        let told = continued(&place, &spawned).await;
-        assert_eq!(told, "exit status 3\nstdout:\nof an older keeper");
-    });
-}
-
-#[test]
-fn the_folder_of_a_newer_keeper_is_left_alone() {
-    run(async {
-        let place = processes::place(&format!("{WAITS}; sleep 4000"));
-        let (daemon, _, spawned) = started(&place).await;
-        daemon.kill().await;
-        place.kill_keepers().await;
-        let folder = place.keeper_folders().pop().unwrap();
-        let record = "{\"version\":2,\"keepers\":[]}\n";
-        fs::write(folder.join("keeper"), record).unwrap();
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        client.ended(&spawned.id).await;
-        let told = command_result(&client, &spawned.session).await;
-        assert!(
-            told.starts_with("uncertain: its keeper is of a newer abide"),
-            "{told}"
-        );
-        assert!(told.contains(folder.to_str().unwrap()), "{told}");
-        assert_eq!(fs::read_to_string(folder.join("keeper")).unwrap(), record);
-        assert_eq!(daemon.stop().await, 0);
-        assert!(folder.exists());
     });
 }
 

@@ -3,6 +3,8 @@
 
 mod killed;
 mod lost;
+mod refused;
+mod versions;
 
 use std::fs;
 
@@ -259,10 +261,7 @@ fn a_keeper_stores_neither_environment_arguments_nor_input_and_no_readable_outpu
             }
         }
         names.sort();
-        assert_eq!(
-            names,
-            ["keeper", "launched", "run", "stderr", "stdout", "wake"]
-        );
+        assert_eq!(names, ["keeper", "launched", "run", "stderr", "stdout"]);
         let_go(&place);
         assert_eq!(client.ended(&spawned.id).await["status"], "ok");
         let input = fs::read_to_string(place.work().join("input.txt"));

@@ -3,7 +3,7 @@
 
 mod http;
 mod odd;
-mod outside;
+pub(crate) mod outside;
 mod server;
 
 use serde_json::{Value, json};

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use super::outside::{listening, skipped, with_program};
+use super::outside::{listening, with_program};
 use super::{go, lines, names, results, shown, skipped as reason, text, until_state};
+use crate::harness::peers;
 use crate::harness::{ModelServer, Place, Script, calls, chat, eventually, run, says};
 use crate::house::root;
 use crate::providers::outside::free_port;
@@ -52,7 +53,7 @@ fn asked(place: &Place, method: &str) -> usize {
 fn a_server_that_does_not_know_the_first_question_becomes_ready_all_the_same() {
     let python = match python() {
         Ok(python) => python,
-        Err(why) => return skipped("servers that do not know a question", &why),
+        Err(why) => return peers::skipped("servers that do not know a question", &why),
     };
     // The number of starts of each, before and after its handshake is known.
     for (way, starts) in [
@@ -91,7 +92,7 @@ fn a_server_that_does_not_know_the_first_question_becomes_ready_all_the_same() {
 fn a_server_over_http_that_fails_at_the_first_question_is_greeted_otherwise() {
     let python = match python() {
         Ok(python) => python,
-        Err(why) => return skipped("servers over HTTP that do not know a question", &why),
+        Err(why) => return peers::skipped("servers over HTTP that do not know a question", &why),
     };
     for way in ["fails", "cuts", "refuses", "empty_result"] {
         run(async {
@@ -117,7 +118,7 @@ fn a_server_over_http_that_fails_at_the_first_question_is_greeted_otherwise() {
 fn a_list_without_an_end_is_read_so_far_and_no_further() {
     let python = match python() {
         Ok(python) => python,
-        Err(why) => return skipped("servers whose lists do not end", &why),
+        Err(why) => return peers::skipped("servers whose lists do not end", &why),
     };
     for (way, pages, tools, why) in [
         ("repeats", 2, 1, "again"),
@@ -171,7 +172,7 @@ fn strict(tools: &Value) {
 fn an_odd_tool_costs_itself_and_no_call_of_a_model() {
     let python = match python() {
         Ok(python) => python,
-        Err(why) => return skipped("servers with odd tools", &why),
+        Err(why) => return peers::skipped("servers with odd tools", &why),
     };
     for (way, is_http) in [
         ("odd", false),
@@ -253,7 +254,7 @@ fn an_odd_tool_costs_itself_and_no_call_of_a_model() {
 fn a_server_that_sends_very_much_is_taken_at_a_bounded_pace() {
     let python = match python() {
         Ok(python) => python,
-        Err(why) => return skipped("servers that send very much", &why),
+        Err(why) => return peers::skipped("servers that send very much", &why),
     };
     run(async {
         // 2,500 changes of the list at once cause only a few list requests.
@@ -317,7 +318,7 @@ fn proxy() -> (String, Arc<Mutex<Vec<String>>>) {
 fn what_listens_on_this_machine_is_asked_directly_and_the_rest_through_the_proxy() {
     let python = match python() {
         Ok(python) => python,
-        Err(why) => return skipped("a server over HTTP beside a proxy", &why),
+        Err(why) => return peers::skipped("a server over HTTP beside a proxy", &why),
     };
     for variable in ["HTTP_PROXY", "ALL_PROXY", "http_proxy"] {
         run(async {

@@ -1,86 +1,22 @@
 //! Third-party MCP servers of both protocol generations, over pipes and over HTTP. Where they
 //! cannot be installed, the test prints a note.
 
-use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
 use super::{go, names, shown, text, until_state};
+use crate::harness::peers;
 use crate::harness::{Place, Script, calls, eventually, run, says};
 use crate::house::root;
 use crate::processes::is_alive;
-use crate::providers::outside::{announce, carry_out, free_port};
-
-/// The folder with the Node servers, installed once for all tests.
-fn node() -> Result<PathBuf, String> {
-    static NODE: LazyLock<Result<PathBuf, String>> = LazyLock::new(put_node);
-    NODE.clone()
-}
-
-/// Installs them into a folder that is kept between test runs.
-fn put_node() -> Result<PathBuf, String> {
-    let folder = root().join("target/mcp-peers");
-    let here = root().join("tests/it/mcp/peers");
-    fs::create_dir_all(&folder).unwrap();
-    let (lock, installed) = (
-        here.join("package-lock.json"),
-        folder.join("package-lock.json"),
-    );
-    let is_there = fs::read(&lock).ok() == fs::read(&installed).ok()
-        && folder.join("node_modules/.package-lock.json").exists();
-    if is_there {
-        return Ok(folder);
-    }
-    for file in ["package.json", "package-lock.json"] {
-        fs::copy(here.join(file), folder.join(file)).unwrap();
-    }
-    let mut install = Command::new("npm");
-    install
-        .args([
-            "ci",
-            "--ignore-scripts",
-            "--no-audit",
-            "--no-fund",
-            "--prefer-offline",
-        ])
-        .args(["--fetch-retries=1", "--fetch-timeout=60000"])
-        .current_dir(&folder);
-    carry_out(&mut install).map(|()| folder)
-}
+use crate::providers::outside::free_port;
 
 /// The Python interpreter with the protocol's package installed.
-fn python() -> Result<PathBuf, String> {
-    static PYTHON: LazyLock<Result<PathBuf, String>> = LazyLock::new(put_python);
-    PYTHON.clone()
-}
-
-fn put_python() -> Result<PathBuf, String> {
-    let folder = root().join("target/mcp-python");
-    let (python, done) = (folder.join("bin/python"), folder.join("done-2.3.0"));
-    if !done.exists() {
-        carry_out(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-        let mut install = Command::new(folder.join("bin/pip"));
-        install.args([
-            "install",
-            "--quiet",
-            "--retries",
-            "1",
-            "--timeout",
-            "60",
-            "mcp==2.3.0",
-        ]);
-        carry_out(&mut install)?;
-        fs::write(done, "").unwrap();
-    }
-    Ok(python)
-}
-
-pub(super) fn skipped(what: &str, why: &str) {
-    announce(&format!("skipped: {what} did not run: {why}"));
+pub(crate) fn python() -> Result<PathBuf, String> {
+    peers::python().map(|folder| folder.join("bin/python"))
 }
 
 /// The path of a program on this machine.
@@ -94,6 +30,8 @@ fn found(name: &str) -> String {
 pub(super) fn with_program(place: Place, name: &str, argv: &[&str]) -> Place {
     let (command, args) = argv.split_first().unwrap();
     place
+        // A server that is still starting after a sixth of it is taken for one of the older era.
+        .with(&format!("mcp.{name}.start_timeout"), "\"20m\"")
         .with(&format!("mcp.{name}.command"), &format!("{command:?}"))
         .with(&format!("mcp.{name}.args"), &json!(args).to_string())
 }
@@ -107,9 +45,9 @@ fn place(tool: &str, arguments: Value) -> Place {
 /// Takes some 5 s if node is installed: two servers each take seconds to start.
 #[test]
 fn servers_from_outside_of_the_older_era_serve_over_pipes() {
-    let folder = match node() {
+    let folder = match peers::node("common") {
         Ok(folder) => folder,
-        Err(why) => return skipped("the outside servers of tools on Node", &why),
+        Err(why) => return peers::skipped("the outside servers of tools on Node", &why),
     };
     run(async {
         let main = |name: &str| {
@@ -143,7 +81,7 @@ fn servers_from_outside_of_the_older_era_serve_over_pipes() {
         for server in [&all, &files] {
             assert!(!is_alive(super::pid_of(server)));
         }
-        announce("the outside servers of tools on Node were called over pipes");
+        peers::announce("the outside servers of tools on Node were called over pipes");
     });
 }
 
@@ -174,9 +112,9 @@ pub(super) async fn listening(command: &mut Command, port: u16) -> Killed {
 /// Takes some 5 s if node is installed: its server takes seconds to start.
 #[test]
 fn a_server_from_outside_of_the_older_era_serves_over_http() {
-    let folder = match node() {
+    let folder = match peers::node("common") {
         Ok(folder) => folder,
-        Err(why) => return skipped("the outside server of tools on Node over HTTP", &why),
+        Err(why) => return peers::skipped("the outside server of tools on Node over HTTP", &why),
     };
     run(async {
         let port = free_port();
@@ -203,7 +141,9 @@ fn a_server_from_outside_of_the_older_era_serves_over_http() {
         let told = go(&client).await;
         assert!(text(&told).contains("hello"), "{told}");
         assert_eq!(daemon.stop().await, 0);
-        announce("the outside server of tools on Node was called over HTTP, and found again");
+        peers::announce(
+            "the outside server of tools on Node was called over HTTP, and found again",
+        );
     });
 }
 
@@ -255,9 +195,9 @@ fn a_server_from_outside_of_the_current_era_serves_over_pipes() {
         Ok(python) => run(async {
             let python = python.to_str().unwrap();
             modern(with_program(growing(), "peer", &[python, &peer()])).await;
-            announce("the outside server of tools on Python was called over pipes");
+            peers::announce("the outside server of tools on Python was called over pipes");
         }),
-        Err(why) => skipped("the outside server of tools on Python", &why),
+        Err(why) => peers::skipped("the outside server of tools on Python", &why),
     }
 }
 
@@ -266,7 +206,7 @@ fn a_server_from_outside_of_the_current_era_serves_over_pipes() {
 fn a_server_from_outside_of_the_current_era_serves_over_http() {
     match python() {
         Ok(python) => run(async { over_http(&python).await }),
-        Err(why) => skipped("the outside server of tools on Python over HTTP", &why),
+        Err(why) => peers::skipped("the outside server of tools on Python over HTTP", &why),
     }
 }
 
@@ -276,6 +216,7 @@ async fn over_http(python: &Path) {
     serve.args([&peer(), &port.to_string()]);
     let _server = listening(&mut serve, port).await;
     let url = format!("\"http://127.0.0.1:{port}/mcp\"");
-    modern(growing().with("mcp.peer.url", &url)).await;
-    announce("the outside server of tools on Python was called over HTTP");
+    let place = growing().with("mcp.peer.url", &url);
+    modern(place.with("mcp.peer.start_timeout", "\"20m\"")).await;
+    peers::announce("the outside server of tools on Python was called over HTTP");
 }

@@ -1,8 +1,7 @@
-//! Agents that use nodes: programs that run once whatever happens to the daemon or the node, and
-//! skills that are usable through a node. The nodes are real.
+//! Agents that use nodes: programs that run once whatever happens to the daemon or the node. The
+//! nodes are real.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
@@ -10,7 +9,6 @@ use crate::agents::{config, write};
 use crate::harness::{Faults, Link, Place, Script, Spawned, calls, eventually, run, says};
 use crate::node::fixture::{Node, NodeProcess, is_alive, pid_in};
 use crate::node::paired::{at_fixed_address, in_state};
-use crate::skills::put;
 
 /// What the agent runs: it leaves a trace in the node's home folder and ends once there is `go`.
 const BUILD: &str = "echo ran >> trace; until test -e go; do sleep 0.01; done; echo built";
@@ -327,122 +325,6 @@ fn an_agent_may_run_programs_on_one_node_and_on_no_other() {
             history.contains("denied: the gate of agent worker"),
             "{history}"
         );
-        assert_eq!(daemon.stop().await, 0);
-    });
-}
-
-/// A skill as `skills.list` shows it; null if there is none.
-async fn skill(client: &Link, place: &Place, name: &str) -> Value {
-    let params = json!({ "workspace": place.work().to_str().unwrap(), "name": name });
-    match client.attempt("skills.list", &params).await {
-        Ok(listed) => listed["skills"][0].clone(),
-        Err(_) => Value::Null,
-    }
-}
-
-/// Waits until the skill is usable or not.
-async fn usable(client: &Link, place: &Place, name: &str, is_usable: bool) -> Value {
-    eventually(name, async || {
-        let found = skill(client, place, name).await;
-        (found["eligible"] == is_usable).then_some(found)
-    })
-    .await
-}
-
-#[test]
-fn a_skill_is_usable_through_a_node_that_has_its_programs_also_after_a_restart() {
-    run(async {
-        let place = place("gate: {node_run: allow}\n");
-        put(
-            &place.work(),
-            "skills/release",
-            "Makes a release.",
-            "Do it.",
-        );
-        let file = place.work().join("skills/release/SKILL.md");
-        let needs = "---\nname: release\ndescription: Makes a release.\nmetadata: {requires: {bins: [xcodebuild9]}}\n---\nDo it.\n";
-        fs::write(file, needs).unwrap();
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        assert_eq!(skill(&client, &place, "release").await["eligible"], false);
-        let node = Node::invited(&daemon, &client).await;
-        let bin = node.path().join("bin");
-        let program = bin.join("xcodebuild9");
-        fs::create_dir(&bin).unwrap();
-        fs::write(&program, "#!/bin/sh\n").unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let mut command = node.command(&["node", "run"]);
-        command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
-        let _process = node.started(command);
-        let found = usable(&client, &place, "release", true).await;
-        assert_eq!(found["node"], "mac");
-        let workspace = json!({ "workspace": place.work().to_str().unwrap() });
-        let snapshot = client.call("skills.snapshot", workspace).await;
-        let prompt = snapshot["prompt"].as_str().unwrap();
-        assert!(prompt.contains("<where>on node mac</where>"), "{prompt}");
-        daemon.kill().await;
-
-        // What was found is stored: the node is not asked again, and would have nothing to show.
-        fs::remove_file(&program).unwrap();
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        in_state(&client, "mac", "connected").await;
-        usable(&client, &place, "release", true).await;
-        client.call("nodes.call", node.traced("true")).await;
-        usable(&client, &place, "release", true).await;
-        // A removed node makes nothing usable.
-        client.call("nodes.remove", json!({ "node": "mac" })).await;
-        usable(&client, &place, "release", false).await;
-        assert_eq!(daemon.stop().await, 0);
-    });
-}
-
-#[test]
-fn a_node_publishes_skills_beside_those_of_the_gateway() {
-    run(async {
-        let place = place("");
-        put(
-            &place.work(),
-            "skills/release",
-            "The gateway's.",
-            "Do it here.",
-        );
-        let daemon = place.start().await;
-        let client = daemon.client().await;
-        let node = Node::invited(&daemon, &client).await;
-        for name in ["release", "sign"] {
-            put(
-                &node.path(),
-                &format!("shared/{name}"),
-                "The node's.",
-                "Do it there.",
-            );
-        }
-        let shared = node.path().join("shared");
-        node.offers(&format!("skills = {shared:?}\n"));
-        let _process = node.connected(&client, "").await;
-        // They are published once an operator has approved it.
-        eventually("the wider offer", async || {
-            let shown = client.call("nodes.get", json!({ "node": "mac" })).await;
-            shown["pending"]
-                .to_string()
-                .contains("skills")
-                .then_some(())
-        })
-        .await;
-        assert_eq!(skill(&client, &place, "sign").await, Value::Null);
-        client.call("nodes.approve", json!({ "node": "mac" })).await;
-        for (name, about) in [
-            ("mac-release", "The node's."),
-            ("sign", "The node's."),
-            ("release", "The gateway's."),
-        ] {
-            let found = usable(&client, &place, name, true).await;
-            assert_eq!(found["description"], about, "{found}");
-            let is_there = about == "The node's.";
-            assert_eq!(found["node"] == "mac", is_there, "{found}");
-            assert_eq!(found["source"] == "node", is_there, "{found}");
-        }
         assert_eq!(daemon.stop().await, 0);
     });
 }

@@ -7,7 +7,9 @@ mod command_line;
 mod liars;
 mod many;
 mod notified;
+mod on_node;
 mod pairing;
+mod skills;
 
 use serde_json::{Value, json};
 

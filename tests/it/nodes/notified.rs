@@ -22,8 +22,9 @@ fn a_node_that_waits_or_asks_about_a_program_is_notified_once() {
         let facts: serde_json::Value = serde_json::from_str(&told[0][5]).unwrap();
         assert_eq!(facts["id"], code);
         let text = facts["text"].as_str().unwrap();
-        let approve = format!("abide nodes approve {}", code.as_str().unwrap());
-        assert!(text.contains(&approve), "{text}");
+        let code = code.as_str().unwrap();
+        let says = format!("build shows the code {code}: abide nodes approve {code}");
+        assert_eq!(text, says);
 
         let (key, token) = invited(&daemon, &client, "mac").await;
         let mut link = connected(&daemon, &key, &token, json!({})).await;

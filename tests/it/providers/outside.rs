@@ -3,13 +3,12 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::harness::peers;
 use crate::harness::{Place, Script, eventually, run};
-use crate::house::root;
 
 /// A server process that is killed on drop.
 pub(crate) struct Outside {
@@ -35,12 +34,12 @@ impl Outside {
         server
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
     /// The body of an answer; `None` if the connection fails.
-    fn ask(&self, method: &str, path: &str, body: &str) -> Option<String> {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Option<String> {
         let mut stream = TcpStream::connect(&self.address).ok()?;
         let request = format!(
             "{method} {path} HTTP/1.0\r\nhost: {}\r\ncontent-type: application/json\r\n\
@@ -59,7 +58,7 @@ impl Outside {
         Some(body.to_owned())
     }
 
-    fn json(&self, method: &str, path: &str, body: &Value) -> Value {
+    pub(crate) fn json(&self, method: &str, path: &str, body: &Value) -> Value {
         let body = self.ask(method, path, &body.to_string()).unwrap();
         serde_json::from_str(&body).unwrap()
     }
@@ -77,28 +76,6 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// Runs a program to its end; the error is why it failed.
-pub(crate) fn carry_out(command: &mut Command) -> Result<(), String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let ended = command.stdin(Stdio::null()).output();
-    match ended {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            Err(format!(
-                "{program}: {}",
-                said.lines().last().unwrap_or("it failed")
-            ))
-        }
-        Err(fault) => Err(format!("{program}: {fault}")),
-    }
-}
-
-/// Prints past the test runner's capture: a skipped check must not look like a success.
-pub(crate) fn announce(line: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
-}
-
 fn place(chat: &str, claude: &str) -> Place {
     Place::new(Script::new())
         .with("providers.chat.kind", "\"openai\"")
@@ -108,36 +85,14 @@ fn place(chat: &str, claude: &str) -> Place {
         .with("defaults.model", "\"chat/m\"")
 }
 
-/// Installs the validator of clients into the folder unless it is already there.
-fn judge(folder: &Path) -> Result<(), String> {
-    if folder.join("bin/llmock").exists() {
-        return Ok(());
-    }
-    carry_out(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
-    let mut install = Command::new(folder.join("bin/pip"));
-    install.args([
-        "install",
-        "--quiet",
-        "--retries",
-        "1",
-        "--timeout",
-        "60",
-        "llmock==0.2.2",
-    ]);
-    carry_out(&mut install)
-}
-
 /// Takes some 10 s where the validator can be installed: it starts a separate program for each
 /// fault.
 #[test]
 fn an_outside_judge_of_clients_names_no_fault() {
-    let folder = root().join("target/llmock");
-    if let Err(why) = judge(&folder) {
-        announce(&format!(
-            "skipped: the outside judge of model clients did not run: {why}"
-        ));
-        return;
-    }
+    let folder = match peers::python() {
+        Ok(folder) => folder,
+        Err(why) => return peers::skipped("the outside judge of model clients", &why),
+    };
     run(async {
         let port = free_port();
         let mut serve = Command::new(folder.join("bin/llmock"));
@@ -185,43 +140,19 @@ fn an_outside_judge_of_clients_names_no_fault() {
         // five refusals.
         let injected = 2 * (faults.len() + 2 - 2 + 5);
         assert_eq!(verdict["faults_injected"], injected, "{verdict}");
-        announce(&format!(
+        peers::announce(&format!(
             "the outside judge of model clients: {} calls, {} attempts, {} faults, none of them ours",
             verdict["calls"], verdict["attempts"], verdict["faults_injected"]
         ));
     });
 }
 
-/// Installs the server of both APIs into a folder that is kept between test runs.
-fn both_apis(folder: &Path) -> Result<(), String> {
-    let here = root().join("tests/it/providers/aimock");
-    std::fs::create_dir_all(folder).unwrap();
-    for file in ["package.json", "package-lock.json"] {
-        std::fs::copy(here.join(file), folder.join(file)).unwrap();
-    }
-    let mut install = Command::new("npm");
-    install
-        .args([
-            "ci",
-            "--ignore-scripts",
-            "--no-audit",
-            "--no-fund",
-            "--prefer-offline",
-        ])
-        .args(["--fetch-retries=1", "--fetch-timeout=60000"])
-        .current_dir(folder);
-    carry_out(&mut install)
-}
-
 #[test]
 fn a_server_from_outside_sees_whole_turns_of_both_apis_also_after_a_kill() {
-    let folder = root().join("target/aimock");
-    if let Err(why) = both_apis(&folder) {
-        announce(&format!(
-            "skipped: the outside server of models did not run: {why}"
-        ));
-        return;
-    }
+    let folder = match peers::node("common") {
+        Ok(folder) => folder,
+        Err(why) => return peers::skipped("the outside server of models", &why),
+    };
     let fixtures = json!({ "fixtures": [
         { "match": { "userMessage": "look", "hasToolResult": false },
           "response": { "toolCalls": [{ "name": "read", "arguments": { "path": "notes.txt" } }] } },
@@ -279,6 +210,6 @@ fn a_server_from_outside_sees_whole_turns_of_both_apis_also_after_a_kill() {
             daemon.kill().await;
         }
         std::fs::remove_file(file).unwrap();
-        announce("the third-party model server saw whole turns of both APIs");
+        peers::announce("the third-party model server saw whole turns of both APIs");
     });
 }

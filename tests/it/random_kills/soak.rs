@@ -21,7 +21,7 @@ const USUAL: Duration = Duration::from_mins(10);
 const LIFE_MS: (u64, u64) = (2_000, 10_000);
 /// The lives in a loop of restarts; some daemons are killed before they are ready.
 const RESTART_MS: (u64, u64) = (40, 160);
-/// Every so many kills the daemon is also stopped and started in order.
+/// Kills after which the daemon is also stopped and started in order.
 const KILLS_PER_RESTART: usize = 3;
 /// Tasks that the script has for each second: more than two processors execute.
 const TASKS_PER_SECOND: u64 = 40;

@@ -9,12 +9,17 @@ mod damage;
 mod delegate;
 mod delegations;
 mod drains;
+mod editors;
 pub(crate) mod environment;
+mod hooks;
 mod leased;
 mod lifecycle;
 mod mcp;
+mod mcp_server;
 mod memory;
 mod nodes;
+mod openai;
+mod outside;
 mod processes;
 mod providers;
 mod runs;
@@ -22,6 +27,7 @@ mod skills;
 mod stops;
 mod tokens;
 mod tools;
+mod webhooks;
 
 use std::pin::Pin;
 
@@ -51,16 +57,22 @@ pub(crate) fn all() -> Vec<&'static Scenario> {
         delegate::SCENARIOS,
         delegations::SCENARIOS,
         drains::SCENARIOS,
+        editors::SCENARIOS,
         environment::SCENARIOS,
+        hooks::SCENARIOS,
         leased::SCENARIOS,
         lifecycle::SCENARIOS,
         mcp::SCENARIOS,
+        mcp_server::SCENARIOS,
         memory::SCENARIOS,
         nodes::SCENARIOS,
+        openai::SCENARIOS,
+        outside::SCENARIOS,
         skills::SCENARIOS,
         stops::SCENARIOS,
         tokens::SCENARIOS,
         tools::SCENARIOS,
+        webhooks::SCENARIOS,
         processes::SCENARIOS,
         providers::SCENARIOS,
     ];

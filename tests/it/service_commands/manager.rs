@@ -18,14 +18,77 @@ alive() { [ "$(pid)" != 0 ] && kill -0 "$(pid)" 2>/dev/null && ! grep -q ') Z' "
 # The arguments are the command line, after variables.
 run() {
   rm -f "$F/status" "$F/pid"
-  ( cd "$HOME"; env -i HOME="$HOME" PATH=/usr/bin:/bin NOTIFY_SOCKET="$F/notify" "$@" &
-    echo $! > "$F/pid"; wait $!; echo $? > "$F/status" ) >> "$F/journal" 2>&1 < /dev/null &
+  if [ -f "$F/sockets" ]; then
+    { printf "cd '%s'; exec env -i LISTEN_FDS=\$LISTEN_FDS LISTEN_PID=\$\$" "$HOME"
+      for word in HOME="$HOME" PATH=/usr/bin:/bin NOTIFY_SOCKET="$F/notify" "$@"; do
+        printf " '%s'" "$(printf %s "$word" | sed "s/'/'\\\\''/g")"
+      done; } > "$F/start.new"
+    mv "$F/start.new" "$F/start"
+  else
+    ( cd "$HOME"; env -i HOME="$HOME" PATH=/usr/bin:/bin NOTIFY_SOCKET="$F/notify" "$@" &
+      echo $! > "$F/pid"; wait $!; echo $? > "$F/status" ) >> "$F/journal" 2>&1 < /dev/null &
+  fi
   while ! [ -s "$F/pid" ]; do :; done
 }
 end() {
   alive && kill -TERM "$(pid)"
   while alive; do sleep 0.02; done
   rm -f "$F/pid"
+}
+"#;
+
+/// Holds the sockets of a socket unit: opens them, and starts the service with them as descriptors from 3
+/// on. USR1 closes them.
+const HOLDER: &str = r#"
+use strict;
+use Socket;
+use POSIX qw(WNOHANG dup2);
+my ($folder, @addresses) = @ARGV;
+$^F = 255;
+my @sockets;
+for my $address (@addresses) {
+    my $socket;
+    if ($address =~ m{^/}) {
+        (my $parent = $address) =~ s{/[^/]*$}{};
+        system('mkdir', '-p', '-m', '700', $parent);
+        unlink($address);
+        socket($socket, PF_UNIX, SOCK_STREAM, 0) or die $!;
+        bind($socket, pack_sockaddr_un($address)) or die "$address: $!";
+        chmod(0600, $address);
+    } else {
+        my ($host, $port) = split(/:/, $address);
+        socket($socket, PF_INET, SOCK_STREAM, 0) or die $!;
+        setsockopt($socket, SOL_SOCKET, SO_REUSEADDR, 1);
+        bind($socket, pack_sockaddr_in($port, inet_aton($host))) or die "$address: $!";
+    }
+    listen($socket, 128) or die $!;
+    push(@sockets, $socket);
+}
+sub note { open(my $file, '>', "$folder/$_[0].new") or die; print $file "$_[1]\n"; close($file);
+           rename("$folder/$_[0].new", "$folder/$_[0]"); }
+my ($child, $closing) = (0, 0);
+$SIG{USR1} = sub { $closing = 1; };
+note('sockets', $$);
+while (1) {
+    if ($child && waitpid($child, WNOHANG) == $child) {
+        note('status', $? & 127 ? 128 + ($? & 127) : $? >> 8);
+        $child = 0;
+    }
+    if ($closing && @sockets) { close($_) for @sockets; @sockets = (); }
+    exit(0) if $closing && !$child;
+    if (!$closing && !$child && rename("$folder/start", "$folder/started")) {
+        $child = fork();
+        if (!$child) {
+            dup2(fileno($sockets[$_]), 100 + $_) for 0 .. $#sockets;
+            POSIX::close($_) for 3 .. 99;
+            dup2(100 + $_, 3 + $_) for 0 .. $#sockets;
+            POSIX::close($_) for 100 .. 100 + $#sockets;
+            $ENV{LISTEN_FDS} = scalar(@sockets);
+            exec('/bin/sh', "$folder/started") or POSIX::_exit(127);
+        }
+        note('pid', $child);
+    }
+    select(undef, undef, undef, 0.005);
 }
 "#;
 
@@ -42,16 +105,32 @@ begin() {
   line=$(words ExecStart)
   eval "run \"\$@\" $line"
 }
+listen() {
+  sleep_until_closed
+  perl "$F/holder" "$F" $(sed -n 's/^ListenStream=//p' "$U/abide.socket" | sed -e "s,%h,$HOME,g" -e 's/%%/%/g') \
+    < /dev/null >> "$F/journal" 2>&1 &
+  while ! [ -s "$F/sockets" ]; do sleep 0.01; done
+}
+sleep_until_closed() {
+  [ -f "$F/sockets" ] || return 0
+  holder=$(cat "$F/sockets"); rm -f "$F/sockets"
+  kill -USR1 "$holder" 2>/dev/null
+  alive || while kill -0 "$holder" 2>/dev/null && ! grep -q ') Z' "/proc/$holder/stat"; do sleep 0.01; done
+}
 case "$1" in
   is-system-running) cat "$F/manager" 2>/dev/null || echo running; exit 1 ;;
   daemon-reload|reset-failed) ;;
   enable) touch "$F/enabled-$2" ;;
-  disable) rm -f "$F/enabled-$3"; [ "$3" = abide.service ] && end; true ;;
-  restart) case "$*" in *abide.service) end; begin ;; *) touch "$F/listening" ;; esac ;;
-  stop) case "$2" in abide.service) end ;; *) rm -f "$F/listening" ;; esac ;;
+  disable) rm -f "$F/enabled-$3"; case "$3" in abide.service) end ;; *) sleep_until_closed ;; esac ;;
+  restart) case "$*" in *abide.service) end; begin ;; *) listen ;; esac ;;
+  start)
+    alive && { echo "Socket service abide.service already active, refusing." >&2; exit 1; }
+    listen ;;
+  stop) case "$2" in abide.service) end ;; *) sleep_until_closed ;; esac ;;
   show)
     if [ "$2" = abide.socket ]; then
-      [ -f "$F/listening" ] && echo ActiveState=active || echo ActiveState=inactive
+      [ -f "$F/sockets" ] && echo ActiveState=active || echo ActiveState=inactive
+      [ -f "$F/enabled-abide.socket" ] && echo UnitFileState=enabled || echo UnitFileState=disabled
       exit 0
     fi
     status=$(cat "$F/status" 2>/dev/null || echo 0)
@@ -88,13 +167,25 @@ begin() {
   eval "run $pairs $line"
 }
 case "$1 $2" in
-  "bootstrap "*) cp "$3" "$F/loaded"; begin ;;
-  "bootout "*) end; rm -f "$F/loaded" ;;
+  "bootstrap "*)
+    # The first attempts of a test find launchd busy.
+    left=$(cat "$F/busy" 2>/dev/null || echo 0)
+    if [ "$left" -gt 0 ]; then
+      echo $((left - 1)) > "$F/busy"; echo 'Bootstrap failed: 5: Input/output error' >&2; exit 5
+    fi
+    [ -f "$F/loaded" ] && { echo 'Bootstrap failed: 37: Operation already in progress' >&2; exit 37; }
+    cp "$3" "$F/loaded"; begin ;;
+  # Returns before the process has ended.
+  "bootout "*)
+    ( end; rm -f "$F/loaded" ) > /dev/null 2>&1 < /dev/null &
+    echo 'Boot-out failed: 36: Operation now in progress' >&2; exit 36 ;;
   "enable "*|"disable "*) ;;
   "print "*/org.abide.daemon)
     [ -f "$F/loaded" ] || { echo 'Could not find service' >&2; exit 113; }
     if alive; then printf '\tstate = running\n\tpid = %s\n' "$(pid)"; else printf '\tstate = not running\n'; fi
-    printf '\tlast exit code = %s\n' "$(cat "$F/status" 2>/dev/null || echo '(never exited)')" ;;
+    status=$(cat "$F/status" 2>/dev/null || echo '(never exited)')
+    case "$status" in 75) status='75: EX_TEMPFAIL' ;; 78) status='78: EX_CONFIG' ;; esac
+    printf '\tlast exit code = %s\n' "$status" ;;
   "print "*) echo domain ;;
 esac
 "#;
@@ -148,6 +239,7 @@ impl ScriptedManager {
             fs::write(&path, format!("#!/bin/sh\n{path_of_tools}{PROCESS}{text}")).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         }
+        fs::write(folder.join("holder"), HOLDER).unwrap();
         ScriptedManager { place, folder }
     }
 
@@ -175,6 +267,15 @@ impl ScriptedManager {
     pub(crate) fn pid(&self) -> i32 {
         let text = fs::read_to_string(self.folder.join("pid")).unwrap_or_default();
         text.trim().parse().unwrap_or(0)
+    }
+
+    /// As a user who has chosen no folder: without the variables that name those of this place.
+    pub(crate) fn unnamed(&self, arguments: &[&str]) -> Told {
+        let mut command = self.command(arguments);
+        command
+            .env_remove("ABIDE_STATE_DIR")
+            .env_remove("ABIDE_CONFIG");
+        told(&mut command)
     }
 
     /// A command of the program at this path; only the manager's commands are on its PATH.
@@ -205,6 +306,11 @@ impl ScriptedManager {
 
 impl Drop for ScriptedManager {
     fn drop(&mut self) {
+        let holder = fs::read_to_string(self.folder.join("sockets")).unwrap_or_default();
+        let holder = rustix::process::Pid::from_raw(holder.trim().parse().unwrap_or(0));
+        if let Some(holder) = holder {
+            let _ = rustix::process::kill_process(holder, rustix::process::Signal::USR1);
+        }
         let pid = rustix::process::Pid::from_raw(self.pid());
         if let Some(pid) = pid {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);

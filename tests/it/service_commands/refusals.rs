@@ -2,13 +2,11 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 
-use super::manager::{Kind, ScriptedManager};
-use crate::harness::{Place, Script, run};
-
-fn place() -> Place {
-    Place::new(Script::new())
-}
+use super::manager::{Kind, ScriptedManager, told};
+use super::{place, put};
+use crate::harness::run;
 
 #[test]
 fn without_a_service_manager_the_foreground_command_is_named_and_nothing_is_written() {
@@ -76,6 +74,56 @@ fn a_service_whose_daemon_does_not_come_up_shows_the_end_of_its_log_and_what_to_
 }
 
 #[test]
+fn under_launchd_an_exit_status_that_a_repeat_would_give_again_is_a_failure_in_words() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let place = place().with("gateway.listen", &format!("\"{address}\""));
+    let manager = ScriptedManager::new(place, Kind::Launchd);
+    let told = manager.abide(&["service", "install", "--yes"]);
+    assert_eq!(told.code, 75, "{}", told.err);
+    let reason = "exit status 75: the folder, the port or the store is in use";
+    assert!(told.err.contains(reason), "{}", told.err);
+    let shown = manager.abide(&["service", "status"]);
+    assert!(shown.out.contains(reason), "{}", shown.out);
+}
+
+#[test]
+fn the_machine_wide_service_refuses_a_program_that_its_user_cannot_start() {
+    let manager = ScriptedManager::new(place(), Kind::Systemd);
+    let bin = manager.place().path().join("own");
+    let program = put(&bin);
+    fs::set_permissions(&bin, fs::Permissions::from_mode(0o700)).unwrap();
+    let arguments = ["service", "install", "--system", "--yes", "--json"];
+    let mut command = manager.command_of(&program, &arguments);
+    let told = told(command.env_remove("ABIDE_STATE_DIR"));
+    assert_eq!(told.code, 9, "{}", told.err);
+    let refused = told.json();
+    assert_eq!(refused["error"]["kind"], "closed_program", "{refused}");
+    let text = refused.to_string();
+    assert!(
+        text.contains("install -m 755") && text.contains("/usr/local/bin/abide"),
+        "{text}"
+    );
+    assert_eq!(manager.calls(), "");
+}
+
+#[test]
+fn a_path_that_a_unit_cannot_have_is_refused() {
+    let manager = ScriptedManager::new(place(), Kind::Systemd);
+    let folder = manager.place().path().join("a\nExecStart=/bin/true");
+    let folder = folder.to_str().unwrap();
+    let told = manager.abide(&["service", "install", "--yes", "--state-dir", folder]);
+    assert_eq!(told.code, 2, "{}", told.err);
+    assert!(
+        told.err
+            .contains("the state folder's path has control characters"),
+        "{}",
+        told.err
+    );
+    assert!(!manager.unit().exists());
+}
+
+#[test]
 fn print_shows_the_files_and_needs_no_service_manager() {
     let manager = ScriptedManager::new(place(), Kind::Nothing);
     let printed = manager.abide(&["service", "install", "--print"]);
@@ -98,7 +146,7 @@ fn print_shows_the_files_and_needs_no_service_manager() {
     command
         .env_remove("ABIDE_STATE_DIR")
         .env_remove("ABIDE_CONFIG");
-    let printed = super::manager::told(&mut command);
+    let printed = told(&mut command);
     assert_eq!(printed.code, 0, "{}", printed.err);
     let files = printed.json()["files"].clone();
     assert_eq!(files[0]["path"], "/etc/systemd/system/abide.service");
@@ -109,12 +157,13 @@ fn print_shows_the_files_and_needs_no_service_manager() {
         "{text}"
     );
     assert_eq!(files[1]["path"], "/etc/systemd/system/abide.socket");
-    assert!(
-        files[1]["text"]
-            .as_str()
-            .unwrap()
-            .contains("/run/abide/abide.sock")
-    );
+    // Its Unix socket is the daemon's own, which programs of runs can open.
+    let socket = files[1]["text"].as_str().unwrap();
+    let listens: Vec<&str> = socket
+        .lines()
+        .filter(|line| line.contains("Listen"))
+        .collect();
+    assert_eq!(listens, ["ListenStream=127.0.0.1:7777"]);
     let state = [
         "service",
         "install",

@@ -2,27 +2,17 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
 
 use serde_json::json;
 
 use super::manager::{Kind, ScriptedManager, told};
-use crate::harness::{Link, Place, Script, run, says};
-
-/// Puts the program into this folder.
-fn put(folder: &Path) -> std::path::PathBuf {
-    fs::create_dir_all(folder).unwrap();
-    let path = folder.join("abide");
-    fs::copy(env!("CARGO_BIN_EXE_abide"), &path).unwrap();
-    path
-}
+use super::put;
+use crate::harness::run;
 
 #[test]
 fn g15_8_the_unit_names_a_link_that_an_upgrade_changes_and_a_restart_switches_to_it() {
     run(async {
-        let script = Script::new().on("[held]", [says("held is done").held_by("go")]);
-        let place = Place::new(script).with("gateway.drain_timeout", "\"0s\"");
-        let manager = ScriptedManager::new(place, Kind::Systemd);
+        let manager = ScriptedManager::new(super::place(), Kind::Systemd);
         let place = manager.place();
         let versions = place.path().join("versions");
         let first = put(&versions.join("abide-1"));
@@ -46,9 +36,7 @@ fn g15_8_the_unit_names_a_link_that_an_upgrade_changes_and_a_restart_switches_to
                 .err
                 .contains("an upgrade that changes the link is followed")
         );
-        let client = Link::local(&place.state().join("abide.sock"))
-            .await
-            .unwrap();
+        let client = super::client(&manager).await;
         let task = json!({ "task": "[held]", "agent": "explore" });
         let held = client.spawn(task).await;
         client.in_state(&held.id, "running").await;
@@ -74,9 +62,7 @@ fn g15_8_the_unit_names_a_link_that_an_upgrade_changes_and_a_restart_switches_to
         let running = fs::read_link(format!("/proc/{}/exe", manager.pid())).unwrap();
         assert_eq!(running, second);
         place.let_go("go");
-        let client = Link::local(&place.state().join("abide.sock"))
-            .await
-            .unwrap();
+        let client = super::client(&manager).await;
         assert_eq!(client.ended(&held.id).await["result"], "held is done");
     });
 }

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::{bumps, replace, until_bumped, version};
 use crate::events::next;
+use crate::harness::peers::announce;
 use crate::harness::{Daemon, Link, Place, Script, TEST_TIMEOUT, run};
-use crate::providers::outside::announce;
 use crate::skills::put;
 
 /// Quiet period before changes are scanned.

@@ -8,8 +8,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::{notice, replace, until_bumped, version, watched};
+use crate::harness::peers::announce;
 use crate::harness::{Link, Place, Script, eventually, run};
-use crate::providers::outside::announce;
 use crate::skills::put;
 
 /// The daemon of this place under this value of a system limit; the error is why it is not

@@ -163,6 +163,12 @@ fn listed(raw: &Value, common: &Common) -> Result<u8, Failure> {
     for aside in &listing.rejected {
         print::note(&format!("{} {}", styled(BAD, "rejected:"), place_of(aside)));
     }
+    for off in &listing.off {
+        print::note(&format!(
+            "{} is off: it needs {} ({})",
+            off.name, off.program, off.needs
+        ));
+    }
     Ok(0)
 }
 

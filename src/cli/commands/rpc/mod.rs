@@ -1,10 +1,13 @@
-//! `abide rpc`: direct access to the protocol, for one call or as a pipe for editors.
+//! `abide rpc`: direct access to the protocol, for one call, as a pipe for editors, or
+//! as a client in source.
 
 mod bridge;
+mod client;
 mod frames;
 mod open;
 
 use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::Value;
@@ -15,17 +18,19 @@ use crate::cli::link::{DaemonLink, start};
 use crate::cli::output::print;
 use crate::client::ClientError;
 
-/// Call a method of the protocol, or open a pipe for editors
+/// Call a method, open a pipe for editors, or write a client
 ///
 /// With a method it makes one call and prints the result as JSON; a JSON-RPC error is printed to
 /// standard error. With --stdio it carries messages between standard input and output and the
 /// daemon, one JSON per line or each behind Content-Length headers, whichever the first message
-/// uses.
+/// uses. With --client it writes a client of the protocol of this program as one file of source; no
+/// daemon is needed.
 #[derive(Debug, Args)]
 #[command(after_help = r#"abide rpc gateway.status
 abide rpc runs.get '{"runId": "01936f0e-0000-7000-8000-00004f2a91c3"}'
-abide rpc --stdio --start"#)]
-#[command(group = clap::ArgGroup::new("what").required(true).args(["method", "stdio"]))]
+abide rpc --stdio --start
+abide rpc --client python --output abide_client.py"#)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["method", "stdio", "client"]))]
 pub(crate) struct Rpc {
     /// The method, such as gateway.status
     method: Option<String>,
@@ -38,13 +43,24 @@ pub(crate) struct Rpc {
     #[arg(long)]
     stdio: bool,
 
+    /// Write a typed client in this language
+    #[arg(long, value_name = "LANGUAGE")]
+    client: Option<client::Language>,
+
+    /// The file for the client, replaced if it exists [default: standard output]
+    #[arg(long, value_name = "FILE", requires = "client")]
+    output: Option<PathBuf>,
+
     /// Start a daemon in the background if none is running; it keeps running afterwards
-    #[arg(long)]
+    #[arg(long, conflicts_with = "client")]
     start: bool,
 }
 
 impl Rpc {
     pub(crate) async fn run(self, common: &Common) -> Result<u8, Failure> {
+        if let Some(language) = self.client {
+            return client::write(language, self.output.as_deref());
+        }
         if self.start {
             start::if_none(&common.place).await?;
         }

@@ -7,33 +7,22 @@ use std::time::Duration;
 use super::manager::{ServiceLog, ServiceManager, ServiceState};
 use crate::cli::commands::logs;
 use crate::cli::common::failure::{Failure, exit};
-use crate::cli::link::DaemonLink;
+use crate::cli::link;
 use crate::cli::link::discover::Where;
 use crate::cli::output::text::clean;
 use crate::clock::Clock;
 use crate::kernel::ids::BootId;
-use crate::wire::gateway::{GetStatus, Status};
+use crate::wire::gateway::Status;
 
 /// How long a daemon may take to answer: the units give the previous process 90 s for its drain, and a
 /// start gets a minute.
 const LIMIT: Duration = Duration::from_secs(150);
-/// How long one answer may take.
-const ANSWER: Duration = Duration::from_secs(5);
 /// Polling interval of the daemon.
 const LOOK: Duration = Duration::from_millis(50);
 /// Number of polls between two questions to the service manager.
 const LOOKS_A_QUESTION: u32 = 10;
 /// Number of last lines of the log that a failure shows.
 const LINES: usize = 12;
-
-/// The status of the daemon that runs on this folder; `None` if none answers.
-pub(super) async fn answering(place: &Where) -> Option<Status> {
-    let asked = async {
-        let link = DaemonLink::open(place).await.ok()?;
-        link.ask(&GetStatus {}).await.ok()
-    };
-    tokio::time::timeout(ANSWER, asked).await.ok().flatten()
-}
 
 /// The status of the service's daemon once it is ready. It is another process than that of `before`. If
 /// it does not come up, the failure has the last lines of its log.
@@ -46,10 +35,7 @@ pub(super) async fn ready(
     let began = clock.monotonic();
     let mut looks = 0;
     let state = loop {
-        if let Some(status) = answering(place).await
-            && status.phase == "ready"
-            && Some(status.boot_id) != before
-        {
+        if let Some(status) = link::ready(place, before).await {
             return Ok(status);
         }
         let is_over = clock.monotonic() - began > LIMIT;
@@ -67,13 +53,7 @@ pub(super) async fn ready(
 
 fn not_ready(manager: &dyn ServiceManager, state: &ServiceState) -> Failure {
     let code = state.exit_status.filter(|_| state.failed);
-    let what = match code {
-        Some(exit::HELD) => "the folder, the port or the store is in use",
-        Some(exit::PERMISSION) => "it has no permission",
-        Some(exit::CONFIG) => "its settings are invalid",
-        Some(exit::STORE) => "its store cannot be used",
-        _ => "the reason is in its log",
-    };
+    let what = state.reason().unwrap_or("the reason is in its log");
     let state = match code {
         Some(code) => format!("{}, exit status {code}: {what}", state.state),
         None => state.state.clone(),

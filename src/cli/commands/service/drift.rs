@@ -26,26 +26,56 @@ pub(super) enum UnitDrift {
     NoProgram(PathBuf),
 }
 
+/// The unit of a service that is installed.
+pub(super) struct InstalledUnit {
+    /// Its file.
+    pub(super) path: PathBuf,
+    /// A package has put it there, and removes it.
+    pub(super) is_of_package: bool,
+    /// What it was written with, which is nothing for the unit of a package; `None` if it was written by
+    /// hand or by another tool, so that its folders are unknown.
+    pub(super) plan: Option<ServicePlan>,
+    text: String,
+}
+
+impl InstalledUnit {
+    /// The unit that the manager uses; `None` if there is none. A file that cannot be read counts as one
+    /// that was written by hand.
+    pub(super) fn find(manager: &dyn ServiceManager) -> Option<InstalledUnit> {
+        let own = manager.paths().into_iter().take(1);
+        let own = own.map(|path| (path, false));
+        let packages = manager.paths_of_packages().into_iter();
+        let mut paths = own.chain(packages.map(|path| (path, true)));
+        let (path, is_of_package) = paths.find(|(path, _)| path.exists())?;
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let shipped = || manager.is_shipped(&text).then(ServicePlan::default);
+        Some(InstalledUnit {
+            plan: manager.recorded(&text).or_else(shipped),
+            path,
+            is_of_package,
+            text,
+        })
+    }
+}
+
 impl UnitDrift {
     /// The drift of the service of this manager.
     pub(super) fn of(manager: &dyn ServiceManager) -> UnitDrift {
-        let paths = manager.paths();
-        let Some(service) = paths.first().filter(|path| path.exists()) else {
+        let Some(unit) = InstalledUnit::find(manager) else {
             return UnitDrift::NotInstalled;
         };
-        let text = fs::read_to_string(service).unwrap_or_default();
-        if manager.is_shipped(&text) {
+        if manager.is_shipped(&unit.text) {
             return UnitDrift::None;
         }
-        let Some(plan) = manager.recorded(&text) else {
-            return UnitDrift::Foreign(service.clone());
+        let Some(plan) = unit.plan.filter(|_| !unit.is_of_package) else {
+            return UnitDrift::Foreign(unit.path);
         };
         if !plan.program.exists() {
             return UnitDrift::NoProgram(plan.program);
         }
         let files = manager.files(&plan).unwrap_or_default();
         let wanted = |path: &Path| files.iter().find(|file| file.path == path);
-        let differs = paths.into_iter().filter(|path| {
+        let differs = manager.paths().into_iter().filter(|path| {
             let found = fs::read_to_string(path).ok();
             found.as_ref() != wanted(path).map(|file| &file.text)
         });
@@ -93,40 +123,29 @@ impl UnitDrift {
     }
 }
 
-/// The plan that the installed service was written with, as far as it is known; `None` if nothing is
-/// installed.
-pub(super) fn plan_of(manager: &dyn ServiceManager) -> Option<ServicePlan> {
-    let text = fs::read_to_string(manager.paths().first()?).ok()?;
-    Some(manager.recorded(&text).unwrap_or_default())
-}
-
 /// The findings on the services that are installed for this state folder, for `abide doctor`. Asks no
 /// service manager.
 pub(crate) fn findings(common: &Common) -> Vec<Finding> {
-    let managers: [Option<Box<dyn ServiceManager>>; 3] = [
-        Systemd::unasked(InstallScope::User)
-            .ok()
-            .map(|one| Box::new(one) as _),
-        Systemd::unasked(InstallScope::Machine)
-            .ok()
-            .map(|one| Box::new(one) as _),
-        Launchd::unasked().ok().map(|one| Box::new(one) as _),
-    ];
+    let scopes = [InstallScope::User, InstallScope::Machine];
+    let systemd = scopes.map(|scope| Systemd::unasked(scope).map(|one| Box::new(one) as _));
+    let launchd = Launchd::unasked(InstallScope::User).map(|one| Box::new(one) as _);
+    let managers: Vec<Box<dyn ServiceManager>> =
+        systemd.into_iter().chain([launchd]).flatten().collect();
     let state = common.place.state_dir().ok();
     let mut findings = Vec::new();
-    for manager in managers.into_iter().flatten() {
+    for manager in managers {
         let scope = manager.scope();
-        let drift = UnitDrift::of(&*manager);
-        let of_state = plan_of(&*manager).and_then(|plan| plan.state_dir);
-        let of_state = of_state.or_else(|| paths::default_state(scope).ok());
-        if drift == UnitDrift::NotInstalled || of_state != state {
+        let Some(unit) = InstalledUnit::find(&*manager) else {
+            continue;
+        };
+        // One whose folder is unknown may be of this folder.
+        let of_state = unit.plan.as_ref().map(|plan| plan.state_dir.clone());
+        let of_state = of_state.map(|named| named.or_else(|| paths::default_state(scope).ok()));
+        if of_state.is_some_and(|of_state| of_state != state) {
             continue;
         }
-        let path = manager
-            .paths()
-            .first()
-            .map(|path| path.display().to_string());
-        findings.push(finding(&drift, scope, &path.unwrap_or_default()));
+        let drift = UnitDrift::of(&*manager);
+        findings.push(finding(&drift, scope, &unit.path.display().to_string()));
     }
     findings
 }

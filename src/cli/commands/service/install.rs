@@ -8,24 +8,22 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 
-use super::came_up;
-use super::launchd::Launchd;
+use super::drift::InstalledUnit;
 use super::manager::{self, InstallScope, ServiceFile, ServiceManager};
-use super::plan::{HardeningProfile, PlannedService};
-use super::systemd::Systemd;
-use super::{ScopeArgs, paths};
+use super::plan::{HardeningProfile, PlannedService, ServiceChoices};
+use super::{ScopeArgs, came_up, paths, refuse_other_daemon};
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::{Common, ask};
+use crate::cli::link;
 use crate::cli::link::discover::Where;
 use crate::cli::output::print;
 use crate::cli::output::text::clean;
-use crate::daemon::offline;
 
 /// Install the daemon as a service, and start it
 ///
 /// Shows what it records: the program, folders that are not the default ones, PATH, and settings from
 /// variables. Returns once the daemon answers. Again after an upgrade, it writes the unit of that
-/// version and restarts the service; open runs continue.
+/// version, keeps what was chosen before and says so, and restarts the service; open runs continue.
 #[derive(Debug, Args)]
 #[command(after_help = "abide service install
 abide service install --print
@@ -39,12 +37,16 @@ pub(super) struct InstallArgs {
     print: bool,
 
     /// Have systemd listen, so that connections wait while the daemon starts or restarts
-    #[arg(long)]
-    socket_activation: bool,
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    socket_activation: Option<bool>,
 
-    /// How strictly the machine-wide service is confined
-    #[arg(long, value_enum, default_value_t, requires = "system")]
-    hardening: HardeningProfile,
+    /// How strictly the machine-wide service is confined [default: standard]
+    #[arg(long, value_enum, requires = "system")]
+    hardening: Option<HardeningProfile>,
+
+    /// Keep nothing of what the installed service was installed with
+    #[arg(long)]
+    fresh: bool,
 
     /// Go on after logout, without asking (loginctl enable-linger)
     #[arg(long, conflicts_with = "system")]
@@ -58,14 +60,15 @@ pub(super) struct InstallArgs {
 impl InstallArgs {
     pub(super) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let scope = self.scope.scope();
-        let planned = PlannedService::here(scope, common, self.hardening, self.socket_activation)?;
+        let unasked = manager::unasked(scope)?;
+        let planned = self.plan(&*unasked, common)?;
         if self.print {
-            return self.show_files(&planned, common);
+            return show_files(&*unasked, &planned, common);
         }
         let manager = manager::find(scope)?;
         let files = manager.files(&planned.plan)?;
         let place = Where::folder(&planned.state);
-        refuse_other_daemon(&*manager, &planned.state, &place).await?;
+        refuse_other_daemon(&*manager, &planned.state).await?;
         if !common.json {
             print::note(&clean(&summary(&*manager, &planned, &files)));
         }
@@ -74,9 +77,11 @@ impl InstallArgs {
             return Ok(0);
         }
         let lingers = self.lingering(&*manager, common)?;
-        let before = came_up::answering(&place)
-            .await
-            .map(|status| status.boot_id);
+        let before = match manager.state()?.running {
+            true => link::answering(&place).await,
+            false => None,
+        };
+        let before = before.map(|status| status.boot_id);
         for file in &files {
             write(file)?;
         }
@@ -91,6 +96,7 @@ impl InstallArgs {
                 "files": files.iter().map(|file| &file.path).collect::<Vec<_>>(),
                 "plan": planned.plan,
                 "stateDir": planned.state,
+                "kept": planned.kept,
                 "lingering": lingers,
                 "remarks": planned.remarks,
                 "daemon": status,
@@ -114,33 +120,37 @@ impl InstallArgs {
         Ok(0)
     }
 
-    /// Prints the files of the service manager that is here, else those of systemd.
-    fn show_files(&self, planned: &PlannedService, common: &Common) -> Result<u8, Failure> {
-        let manager: Box<dyn ServiceManager> = match cfg!(target_os = "macos") {
-            true => Box::new(Launchd::unasked()?),
-            false => Box::new(Systemd::unasked(self.scope.scope())?),
+    /// What is to be installed, in place of what the manager has.
+    fn plan(
+        &self,
+        manager: &dyn ServiceManager,
+        common: &Common,
+    ) -> Result<PlannedService, Failure> {
+        let scope = manager.scope();
+        let unit = InstalledUnit::find(manager).filter(|unit| !unit.is_of_package);
+        let unrecorded = unit.as_ref().filter(|unit| unit.plan.is_none());
+        let unrecorded = unrecorded.map(|unit| unit.path.clone());
+        let before = unit.and_then(|unit| unit.plan).filter(|_| !self.fresh);
+        let choices = ServiceChoices {
+            hardening: self.hardening,
+            with_sockets: self.socket_activation,
         };
-        let files = manager.files(&planned.plan)?;
-        if common.json {
-            let files: Vec<_> = files
-                .iter()
-                .map(|file| json!({ "path": file.path, "text": file.text }))
-                .collect();
-            print::object(&json!({
-                "files": files,
-                "plan": planned.plan,
-                "remarks": planned.remarks,
-            }))?;
-            return Ok(0);
+        let mut planned = PlannedService::here(scope, common, choices, before)?;
+        planned.remarks.extend(unrecorded.map(|path| {
+            format!(
+                "{} has no record of abide service install: it is replaced, and nothing of it is kept",
+                path.display()
+            )
+        }));
+        if scope == InstallScope::Machine
+            && let Some(why) = paths::closed_to_machine(&planned.plan.program)
+        {
+            if !self.print {
+                return Err(closed_program(&why, &planned.plan.program));
+            }
+            planned.remarks.push(why);
         }
-        for file in &files {
-            print::note(&format!("{}:", file.path.display()));
-            print::answer(file.text.trim_end())?;
-        }
-        for remark in &planned.remarks {
-            print::note(&format!("note: {}", clean(remark)));
-        }
-        Ok(0)
+        Ok(planned)
     }
 
     /// Whether the service goes on after logout; `None` if that is no question here. The operator is
@@ -166,29 +176,49 @@ impl InstallArgs {
     }
 }
 
-/// Fails if a daemon that is not this service runs on the folder: both would fight for it.
-async fn refuse_other_daemon(
+/// The failure for a program that the user of the machine-wide service cannot start.
+fn closed_program(why: &str, program: &Path) -> Failure {
+    let message = format!("the machine-wide service could not start: {why}. Nothing was changed");
+    Failure::new(exit::REFUSED, "closed_program", message)
+        .hint(format!(
+            "install the program for all users, and the service from there: install -m 755 {} \
+             /usr/local/bin/abide && /usr/local/bin/abide service install --system",
+            program.display()
+        ))
+        .hint("or install the service of your user: leave --system out")
+}
+
+/// Prints the files of this service manager.
+fn show_files(
     manager: &dyn ServiceManager,
-    state: &Path,
-    place: &Where,
-) -> Result<(), Failure> {
-    if !offline::is_held(state) || manager.state()?.running {
-        return Ok(());
+    planned: &PlannedService,
+    common: &Common,
+) -> Result<u8, Failure> {
+    let files = manager.files(&planned.plan)?;
+    if common.json {
+        let files: Vec<_> = files
+            .iter()
+            .map(|file| json!({ "path": file.path, "text": file.text }))
+            .collect();
+        print::object(&json!({
+            "files": files,
+            "plan": planned.plan,
+            "kept": planned.kept,
+            "remarks": planned.remarks,
+        }))?;
+        return Ok(0);
     }
-    let process = match came_up::answering(place).await {
-        Some(status) => format!(" (process {})", status.pid),
-        None => String::new(),
-    };
-    let message = format!(
-        "a daemon that was started by hand runs on {}{process}. Nothing was changed",
-        state.display()
-    );
-    Err(
-        Failure::new(exit::REFUSED, "daemon_running", message).hint(format!(
-            "stop it, and its runs continue in the service: abide stop && abide service install{}",
-            manager.scope().flag()
-        )),
-    )
+    for file in &files {
+        print::note(&format!("{}:", file.path.display()));
+        print::answer(file.text.trim_end())?;
+    }
+    for kept in &planned.kept {
+        print::note(&clean(&format!("kept from the installed service: {kept}")));
+    }
+    for remark in &planned.remarks {
+        print::note(&format!("note: {}", clean(remark)));
+    }
+    Ok(0)
 }
 
 /// What is about to be installed, as lines.
@@ -221,6 +251,12 @@ fn summary(
     for address in &plan.listen {
         lines.push(format!("  listens  {address}"));
     }
+    lines.extend(
+        planned
+            .kept
+            .iter()
+            .map(|kept| format!("  kept     {kept}, as installed before (--fresh keeps nothing)")),
+    );
     lines.extend(
         planned
             .remarks

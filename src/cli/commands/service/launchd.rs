@@ -1,15 +1,36 @@
 //! launchd as a service manager: where its property lists are, and its commands.
 
 use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 
 use super::manager::{self, InstallScope, ServiceFile, ServiceLog, ServiceManager, ServiceState};
 use super::manager::{ask, tell};
 use super::plan::ServicePlan;
 use super::{paths, plist};
 use crate::cli::common::failure::{Failure, exit};
+use crate::clock::Clock;
 
 /// Name of the service, and of its file.
 const LABEL: &str = "org.abide.daemon";
+
+/// What launchctl exits with while launchd still removes an earlier process: EIO, EALREADY.
+const PASSING: [i32; 2] = [5, 37];
+/// What `bootout` exits with if it does not wait for the end: EINPROGRESS.
+const IN_PROGRESS: i32 = 36;
+/// Pauses between the attempts to load the service: 6.3 s in all.
+const PAUSES: [Duration; 6] = [
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+    Duration::from_millis(800),
+    Duration::from_millis(1600),
+    Duration::from_millis(3200),
+];
+/// How long a stop may take: the property list gives the daemon 90 s.
+const DRAIN: Duration = Duration::from_secs(100);
+/// Polling interval of a stop.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The manager of one user.
 pub(super) struct Launchd {
@@ -21,13 +42,7 @@ pub(super) struct Launchd {
 impl Launchd {
     /// The manager of this user's login.
     pub(super) fn open(scope: InstallScope) -> Result<Launchd, Failure> {
-        if scope == InstallScope::Machine {
-            let message = "under launchd abide is a service of one user, which starts at the login. \
-                           Nothing was changed";
-            return Err(Failure::new(exit::REFUSED, "no_service_manager", message)
-                .hint("leave --system out"));
-        }
-        let launchd = Launchd::unasked()?;
+        let launchd = Launchd::unasked(scope)?;
         let domain = ask("launchctl", &["print", &launchd.domain])?;
         match domain.ok {
             true => Ok(launchd),
@@ -38,8 +53,15 @@ impl Launchd {
         }
     }
 
-    /// The manager without asking whether it runs, to look at its files.
-    pub(super) fn unasked() -> Result<Launchd, Failure> {
+    /// The manager without asking whether it runs, to look at its files. There is none for the machine: a
+    /// daemon of launchd would be root, and its agents with it.
+    pub(super) fn unasked(scope: InstallScope) -> Result<Launchd, Failure> {
+        if scope == InstallScope::Machine {
+            let message = "abide has no machine-wide service for launchd, only one of a user, which \
+                           starts at the login. Nothing was changed";
+            return Err(Failure::new(exit::REFUSED, "no_service_manager", message)
+                .hint("install the service of your user: leave --system out"));
+        }
         let user = rustix::process::getuid().as_raw();
         Ok(Launchd {
             home: paths::home()?,
@@ -60,18 +82,59 @@ impl Launchd {
         Ok(ask("launchctl", &["print", &self.target()])?.ok)
     }
 
+    /// Once this returns, launchd has the service. It refuses one whose earlier process it is still
+    /// removing, which takes a moment.
     fn load(&self) -> Result<(), Failure> {
         let path = self.path().display().to_string();
-        tell("launchctl", &["bootstrap", &self.domain, &path]).map(drop)
-    }
-
-    /// Once this returns, the daemon has ended: `bootout` waits for its exit.
-    fn unload(&self) -> Result<(), Failure> {
-        match self.is_loaded()? {
-            true => tell("launchctl", &["bootout", &self.target()]).map(drop),
-            false => Ok(()),
+        let arguments = ["bootstrap", &*self.domain, &*path];
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            let output = ask("launchctl", &arguments)?;
+            if output.ok {
+                return Ok(());
+            }
+            let is_passing = output.code.is_some_and(|code| PASSING.contains(&code));
+            match pauses.next().filter(|_| is_passing) {
+                Some(pause) => thread::sleep(pause),
+                None => return Err(manager::refused("launchctl", &arguments, &output)),
+            }
         }
     }
+
+    /// Once this returns, launchd does not have the service, and its daemon has ended. `bootout` may
+    /// return before that.
+    fn unload(&self) -> Result<(), Failure> {
+        if !self.is_loaded()? {
+            return Ok(());
+        }
+        let target = self.target();
+        let arguments = ["bootout", &*target];
+        let output = ask("launchctl", &arguments)?;
+        let clock = Clock::system();
+        let began = clock.monotonic();
+        while self.is_loaded()? {
+            if !output.ok && output.code != Some(IN_PROGRESS) {
+                return Err(manager::refused("launchctl", &arguments, &output));
+            }
+            if clock.monotonic() - began > DRAIN {
+                let message = format!(
+                    "launchd is still stopping {target} after {} s. Nothing else was changed",
+                    DRAIN.as_secs()
+                );
+                return Err(Failure::new(exit::NOT_ENDED, "not_ended", message).hint(
+                    "repeat the command when abide service status says that it has stopped",
+                ));
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+/// The exit status in the text of launchctl: `78`, `78: EX_CONFIG`; `None` for `(never exited)`.
+fn exit_status(text: &str) -> Option<u8> {
+    let number = text.split(|ch: char| !ch.is_ascii_digit()).next()?;
+    number.parse().ok()
 }
 
 impl ServiceManager for Launchd {
@@ -150,13 +213,13 @@ impl ServiceManager for Launchd {
         };
         let state = value("state").unwrap_or_else(|| "unknown".to_owned());
         let pid = value("pid").and_then(|pid| pid.parse().ok());
-        // `(never exited)` before the first end.
-        let exit_status = value("last exit code").and_then(|code| code.parse().ok());
+        let exit_status = value("last exit code").and_then(|text| exit_status(&text));
+        // It is started again after every failure, and these would only repeat.
+        let is_final = |code| [exit::HELD, exit::PERMISSION, exit::CONFIG].contains(&code);
         Ok(ServiceState {
             enabled: Some(true),
             running: pid.is_some(),
-            // It is started again after every failure, so it never stays failed.
-            failed: false,
+            failed: pid.is_none() && exit_status.is_some_and(is_final),
             state,
             pid,
             exit_status,
@@ -167,5 +230,23 @@ impl ServiceManager for Launchd {
 
     fn log(&self) -> ServiceLog {
         ServiceLog::File(self.home.join("Library/Logs/abide.log"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_status_is_read_in_each_form_of_launchctl() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("78: EX_CONFIG", Some(78)),
+            ("75 (EX_TEMPFAIL)", Some(75)),
+            ("(never exited)", None),
+            ("999", None),
+        ] {
+            assert_eq!(exit_status(text), expected, "{text}");
+        }
     }
 }

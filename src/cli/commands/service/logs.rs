@@ -5,8 +5,9 @@ use std::process::Command;
 
 use clap::Args;
 
+use super::drift::InstalledUnit;
 use super::manager::{self, ServiceLog};
-use super::{ScopeArgs, drift, not_installed};
+use super::{ScopeArgs, not_installed};
 use crate::cli::commands::logs;
 use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
@@ -32,7 +33,7 @@ pub(super) struct ServiceLogsArgs {
 impl ServiceLogsArgs {
     pub(super) async fn run(self, common: &Common) -> Result<u8, Failure> {
         let manager = manager::find(self.scope.scope())?;
-        if drift::plan_of(&*manager).is_none() {
+        if InstalledUnit::find(&*manager).is_none() {
             return Err(not_installed(&*manager));
         }
         match manager.log() {

@@ -76,6 +76,19 @@ pub(super) struct ServiceState {
     pub(super) listening: Option<bool>,
 }
 
+impl ServiceState {
+    /// Why the daemon has failed, in words; `None` if it has not, or if only its log says.
+    pub(super) fn reason(&self) -> Option<&'static str> {
+        match self.exit_status.filter(|_| self.failed)? {
+            exit::HELD => Some("the folder, the port or the store is in use"),
+            exit::PERMISSION => Some("it has no permission"),
+            exit::CONFIG => Some("its settings are invalid"),
+            exit::STORE => Some("its store cannot be used"),
+            _ => None,
+        }
+    }
+}
+
 /// A service manager, for one scope.
 pub(super) trait ServiceManager {
     /// Its name: `systemd` or `launchd`.
@@ -90,10 +103,16 @@ pub(super) trait ServiceManager {
     /// The paths of all files that a plan may have, the service itself first.
     fn paths(&self) -> Vec<PathBuf>;
 
+    /// The paths at which packages put the service, in the order in which the manager reads them, after
+    /// those of [`ServiceManager::paths`].
+    fn paths_of_packages(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     /// The plan that is recorded in the text of an installed file; `None` if it has none.
     fn recorded(&self, text: &str) -> Option<ServicePlan>;
 
-    /// Is the text the file of a package, installed as it is?
+    /// Is the text the file of a package, installed as it is but for the path of the program?
     fn is_shipped(&self, text: &str) -> bool;
 
     /// Once this returns, the manager has read the files, starts the service with the machine or at
@@ -144,6 +163,14 @@ pub(super) enum ServiceLog {
     File(PathBuf),
 }
 
+/// The service manager of this machine, without asking whether it runs, to look at its files.
+pub(super) fn unasked(scope: InstallScope) -> Result<Box<dyn ServiceManager>, Failure> {
+    if cfg!(target_os = "macos") || is_on_path("launchctl") {
+        return Launchd::unasked(scope).map(|manager| Box::new(manager) as _);
+    }
+    Systemd::unasked(scope).map(|manager| Box::new(manager) as _)
+}
+
 /// The service manager of this machine. The failure says how to run the daemon without one.
 pub(super) fn find(scope: InstallScope) -> Result<Box<dyn ServiceManager>, Failure> {
     if is_on_path("launchctl") {
@@ -173,6 +200,8 @@ pub(super) fn none(why: &str) -> Failure {
 pub(super) struct ToolOutput {
     /// Whether it exited with 0.
     pub(super) ok: bool,
+    /// Its exit status; `None` if a signal ended it.
+    pub(super) code: Option<i32>,
     /// Its standard output, trimmed.
     pub(super) out: String,
     /// Its standard error, trimmed.
@@ -190,6 +219,7 @@ pub(super) fn ask(program: &str, arguments: &[&str]) -> Result<ToolOutput, Failu
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     Ok(ToolOutput {
         ok: output.status.success(),
+        code: output.status.code(),
         out: text(&output.stdout),
         err: text(&output.stderr),
     })
@@ -201,15 +231,20 @@ pub(super) fn tell(program: &str, arguments: &[&str]) -> Result<ToolOutput, Fail
     if output.ok {
         return Ok(output);
     }
+    Err(refused(program, arguments, &output))
+}
+
+/// The failure of a command that did not exit with 0.
+pub(super) fn refused(program: &str, arguments: &[&str], output: &ToolOutput) -> Failure {
     let said = if output.err.is_empty() {
         &output.out
     } else {
         &output.err
     };
     let command = format!("{program} {}", arguments.join(" "));
-    Err(Failure::new(
+    Failure::new(
         exit::FAILED,
         "service_manager",
         format!("`{command}` failed: {said}"),
-    ))
+    )
 }

@@ -17,12 +17,17 @@ mod systemd;
 mod uninstall;
 mod unit;
 
+use std::path::{Path, PathBuf};
+
 use clap::{Args, Subcommand};
 
+use self::drift::InstalledUnit;
 use self::manager::{InstallScope, ServiceManager};
 use crate::cli::common::Common;
 use crate::cli::common::failure::{Failure, exit};
+use crate::cli::link;
 use crate::cli::link::discover::Where;
+use crate::daemon::offline;
 
 pub(crate) use drift::findings;
 
@@ -70,7 +75,7 @@ pub(crate) struct ScopeArgs {
     #[arg(long)]
     user: bool,
 
-    /// The service of the whole machine; needs root
+    /// The service of the whole machine, under systemd; needs root
     #[arg(long, conflicts_with = "user")]
     system: bool,
 }
@@ -84,17 +89,77 @@ impl ScopeArgs {
     }
 }
 
-/// The service manager, and the installed service's daemon.
-fn installed(scope: ScopeArgs) -> Result<(Box<dyn ServiceManager>, Where), Failure> {
-    let manager = manager::find(scope.scope())?;
-    let Some(plan) = drift::plan_of(&*manager) else {
-        return Err(not_installed(&*manager));
+/// A service that is installed.
+struct InstalledService {
+    manager: Box<dyn ServiceManager>,
+    unit: InstalledUnit,
+    /// Its state folder; `None` if the unit has no record of it and none was named.
+    state: Option<PathBuf>,
+}
+
+impl InstalledService {
+    /// The service of this scope.
+    fn find(scope: ScopeArgs, common: &Common) -> Result<InstalledService, Failure> {
+        let scope = scope.scope();
+        let manager = manager::find(scope)?;
+        let unit = InstalledUnit::find(&*manager).ok_or_else(|| not_installed(&*manager))?;
+        let state = match &unit.plan {
+            Some(plan) => Some(match &plan.state_dir {
+                Some(state) => state.clone(),
+                None => paths::default_state(scope)?,
+            }),
+            None if common.place.names_folder() => Some(common.place.state_dir()?),
+            None => None,
+        };
+        Ok(InstalledService {
+            manager,
+            unit,
+            state,
+        })
+    }
+
+    /// Its daemon, if the state folder is known.
+    fn place(&self) -> Option<Where> {
+        self.state.as_deref().map(Where::folder)
+    }
+
+    /// Its state folder, for a command that speaks to the daemon.
+    fn folder(&self) -> Result<&Path, Failure> {
+        self.state.as_deref().ok_or_else(|| {
+            let message = format!(
+                "{} has no record of abide service install, so the state folder of its daemon is \
+                 unknown. Nothing was changed",
+                self.unit.path.display()
+            );
+            let flag = self.manager.scope().flag();
+            Failure::new(exit::REFUSED, "unknown_folder", message)
+                .hint("name the folder: --state-dir DIR")
+                .hint(format!(
+                    "or write the unit again: abide service install{flag}"
+                ))
+        })
+    }
+}
+
+/// Fails if a daemon that is not this service runs on the folder: both would fight for it.
+async fn refuse_other_daemon(manager: &dyn ServiceManager, state: &Path) -> Result<(), Failure> {
+    if !offline::is_held(state) || manager.state()?.running {
+        return Ok(());
+    }
+    let process = match link::answering(&Where::folder(state)).await {
+        Some(status) => format!(" (process {})", status.pid),
+        None => String::new(),
     };
-    let state = match plan.state_dir {
-        Some(state) => state,
-        None => paths::default_state(scope.scope())?,
-    };
-    Ok((manager, Where::folder(&state)))
+    let message = format!(
+        "a daemon that was started by hand runs on {}{process}. Nothing was changed",
+        state.display()
+    );
+    Err(
+        Failure::new(exit::REFUSED, "daemon_running", message).hint(format!(
+            "stop it, and its runs continue in the service: abide stop && abide service install{}",
+            manager.scope().flag()
+        )),
+    )
 }
 
 fn not_installed(manager: &dyn ServiceManager) -> Failure {

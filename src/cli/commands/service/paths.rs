@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::manager::InstallScope;
@@ -9,6 +10,12 @@ use crate::cli::common::failure::Failure;
 
 /// The file with variables of the user's service that are secret.
 pub(super) const SECRETS: &str = "~/.config/abide/service.env";
+/// The state folder of the machine-wide service.
+pub(super) const MACHINE_STATE: &str = "/var/lib/abide";
+/// The working folder of the machine-wide service, beside its state.
+pub(super) const MACHINE_WORK: &str = "/var/lib/abide-work";
+/// Folders that the machine-wide unit hides or replaces (`ProtectHome`, `PrivateTmp`).
+const HIDDEN: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
 /// Folders of build and package tools, whose content is replaced or cleaned.
 const PASSING: [&str; 6] = ["target", "_npx", ".cache", "tmp", "archive-v0", "builds-v0"];
 
@@ -67,11 +74,38 @@ fn passing(file: &Path) -> Option<String> {
     Some(found.as_os_str().to_string_lossy().into_owned())
 }
 
+/// Why the machine-wide service, which has a user of its own, cannot start this program; `None` if it can.
+pub(super) fn closed_to_machine(program: &Path) -> Option<String> {
+    let file = program
+        .canonicalize()
+        .unwrap_or_else(|_| program.to_owned());
+    let hidden = |path: &Path| HIDDEN.into_iter().find(|folder| path.starts_with(folder));
+    for path in [program, &file] {
+        if let Some(folder) = hidden(path) {
+            return Some(format!(
+                "{} is below {folder}, which the service does not see",
+                path.display()
+            ));
+        }
+    }
+    let others_may =
+        |path: &Path| fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o001 != 0);
+    let folders = program.ancestors().chain(file.ancestors()).skip(1);
+    let mut closed = folders.filter(|path| *path != file && !others_may(path));
+    if let Some(folder) = closed.next() {
+        return Some(format!(
+            "the service's user may not enter {}",
+            folder.display()
+        ));
+    }
+    (!others_may(&file)).then(|| format!("the service's user may not execute {}", file.display()))
+}
+
 /// The state folder of a service that names none.
 pub(super) fn default_state(scope: InstallScope) -> Result<PathBuf, Failure> {
     match scope {
         InstallScope::User => Ok(home()?.join(".local/state/abide")),
-        InstallScope::Machine => Ok(PathBuf::from("/var/lib/abide")),
+        InstallScope::Machine => Ok(PathBuf::from(MACHINE_STATE)),
     }
 }
 
@@ -116,6 +150,17 @@ mod tests {
         assert_eq!(stable(&file, &places), bin.join("abide"));
         // A copy on the path is the program itself.
         assert_eq!(stable(&other.join("abide"), &places), other.join("abide"));
+    }
+
+    #[test]
+    fn a_program_that_the_user_of_the_machine_wide_service_cannot_start_is_found() {
+        for folder in HIDDEN {
+            let path = Path::new(folder).join("bin/abide");
+            let why = closed_to_machine(&path).unwrap();
+            assert!(why.contains("does not see"), "{why}");
+        }
+        // A program of every machine.
+        assert_eq!(closed_to_machine(Path::new("/bin/sh")), None);
     }
 
     #[test]

@@ -3,9 +3,12 @@
 use clap::Args;
 use serde_json::json;
 
-use super::{ScopeArgs, came_up, drift, installed};
+use super::drift::UnitDrift;
+use super::{InstalledService, ScopeArgs, came_up};
 use crate::cli::common::Common;
 use crate::cli::common::failure::Failure;
+use crate::cli::link;
+use crate::cli::link::discover::Where;
 use crate::cli::output::print;
 
 /// Restart the service, and wait until its daemon answers
@@ -21,9 +24,15 @@ pub(super) struct RestartArgs {
 
 impl RestartArgs {
     pub(super) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let (manager, place) = installed(self.scope)?;
-        let drift = drift::UnitDrift::of(&*manager);
-        let before = came_up::answering(&place).await;
+        let service = InstalledService::find(self.scope, common)?;
+        let place = Where::folder(service.folder()?);
+        let manager = &*service.manager;
+        let drift = UnitDrift::of(manager);
+        // A question to a socket at which the manager listens would start the daemon.
+        let before = match manager.state()?.running {
+            true => link::answering(&place).await,
+            false => None,
+        };
         let running = before.as_ref().map_or(0, |status| status.counts.running);
         if running > 0 && !common.json {
             let runs = if running == 1 { "run" } else { "runs" };
@@ -33,7 +42,7 @@ impl RestartArgs {
         }
         manager.restart()?;
         let boot = before.as_ref().map(|status| status.boot_id);
-        let status = came_up::ready(&*manager, &place, boot).await?;
+        let status = came_up::ready(manager, &place, boot).await?;
         let before = before.map(|status| status.version);
         if common.json {
             print::object(&json!({

@@ -1,14 +1,17 @@
 //! `abide service status`: what the service manager knows, whether the daemon answers, and whether unit
 //! and program are those of this version.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use serde_json::json;
 
 use super::drift::UnitDrift;
-use super::manager::{self, ServiceManager, ServiceState};
-use super::{ScopeArgs, came_up, installed, not_installed};
+use super::manager::ServiceState;
+use super::{InstalledService, ScopeArgs};
 use crate::cli::common::failure::{Failure, exit};
 use crate::cli::common::{Common, skew};
+use crate::cli::link;
 use crate::cli::output::print;
 use crate::cli::output::text::{clean, span};
 use crate::wire::gateway::Status;
@@ -26,27 +29,23 @@ pub(super) struct ServiceStatusArgs {
 
 impl ServiceStatusArgs {
     pub(super) async fn run(self, common: &Common) -> Result<u8, Failure> {
-        let scope = self.scope.scope();
-        let manager = manager::find(scope)?;
-        let drift = UnitDrift::of(&*manager);
-        if drift == UnitDrift::NotInstalled {
-            return Err(not_installed(&*manager));
-        }
-        let (manager, place) = installed(self.scope)?;
+        let service = InstalledService::find(self.scope, common)?;
+        let manager = &*service.manager;
         let state = manager.state()?;
         let lingers = manager.lingers();
         // A question to a socket at which the manager listens would start the daemon.
-        let status = match state.running {
-            true => came_up::answering(&place).await,
-            false => None,
+        let status = match service.place().filter(|_| state.running) {
+            Some(place) => link::answering(&place).await,
+            None => None,
         };
-        let drift = drift.message(scope);
+        let drift = UnitDrift::of(manager).message(manager.scope());
         let code = status.as_ref().map_or(exit::NO_DAEMON, |_| 0);
         if common.json {
             print::object(&json!({
                 "manager": manager.name(),
-                "scope": scope.name(),
-                "files": manager.paths().into_iter().filter(|path| path.exists()).collect::<Vec<_>>(),
+                "scope": manager.scope().name(),
+                "files": files(&service),
+                "package": service.unit.is_of_package,
                 "service": state,
                 "lingering": lingers,
                 "drift": drift.as_ref().map(|(message, _)| message),
@@ -54,8 +53,10 @@ impl ServiceStatusArgs {
             }))?;
             return Ok(code);
         }
-        print::folded(&clean(&shown(&*manager, &state, status.as_ref(), lingers)))?;
-        let skew = status.as_ref().and_then(skew::between);
+        print::folded(&clean(&shown(&service, &state, status.as_ref(), lingers)))?;
+        let flag = manager.scope().flag();
+        let skew = status.as_ref();
+        let skew = skew.and_then(|status| skew::between(status, flag));
         for (message, todo) in drift.into_iter().chain(skew) {
             print::note(&clean(&format!("{message}; {todo}")));
         }
@@ -63,20 +64,37 @@ impl ServiceStatusArgs {
     }
 }
 
+/// The files of the service that exist.
+fn files(service: &InstalledService) -> Vec<PathBuf> {
+    let mut files = vec![service.unit.path.clone()];
+    let others = service.manager.paths().into_iter().skip(1);
+    files.extend(others.filter(|path| path.exists()));
+    files
+}
+
 fn shown(
-    manager: &dyn ServiceManager,
+    service: &InstalledService,
     state: &ServiceState,
     status: Option<&Status>,
     lingers: Option<bool>,
 ) -> String {
+    let manager = &*service.manager;
+    let flag = manager.scope().flag();
     let mut lines = vec![format!(
         "the {} service of {}: {}",
         manager.name(),
         manager.scope().of_whom(),
         state.state
     )];
-    let files = manager.paths().into_iter().filter(|path| path.exists());
-    lines.extend(files.map(|path| format!("  file     {}", path.display())));
+    if let (Some(code), Some(reason)) = (state.exit_status, state.reason()) {
+        lines.push(format!("  failed   exit status {code}: {reason}"));
+    }
+    let of = match service.unit.is_of_package {
+        true => " (of a package)",
+        false => "",
+    };
+    let shown = files(service).into_iter();
+    lines.extend(shown.map(|path| format!("  file     {}{of}", path.display())));
     lines.push(match status {
         Some(status) => format!(
             "  daemon   abide {} is {}: process {}, up {}, {}",
@@ -89,16 +107,25 @@ fn shown(
         None if state.listening == Some(true) => {
             "  daemon   not running; the first connection starts it".to_owned()
         }
-        None if state.running => "  daemon   does not answer; see: abide service logs".to_owned(),
-        None => "  daemon   not running; start it: abide service restart".to_owned(),
+        None if state.running && service.state.is_none() => {
+            "  daemon   not asked: its state folder is not recorded; name it: --state-dir"
+                .to_owned()
+        }
+        None if state.running => {
+            format!("  daemon   does not answer; see: abide service logs{flag}")
+        }
+        None => format!("  daemon   not running; start it: abide service restart{flag}"),
     });
     let start = match (state.enabled, lingers) {
-        (Some(false), _) => Some("not enabled: start it with abide service restart"),
-        (_, Some(false)) => {
-            Some("at login, and it ends at logout; to keep it running: loginctl enable-linger")
-        }
-        (_, Some(true)) => Some("with the machine, also without a login"),
-        (Some(true), None) => Some("with the machine, or at the login"),
+        (Some(false), _) => Some(format!(
+            "not by itself; to have it started: abide service install{flag}"
+        )),
+        (_, Some(false)) => Some(
+            "at login, and it ends at logout; to keep it running: loginctl enable-linger"
+                .to_owned(),
+        ),
+        (_, Some(true)) => Some("with the machine, also without a login".to_owned()),
+        (Some(true), None) => Some("with the machine, or at the login".to_owned()),
         (None, None) => None,
     };
     lines.extend(start.map(|start| format!("  starts   {start}")));
@@ -108,10 +135,9 @@ fn shown(
             manager.name()
         ));
     }
-    lines.push(
-        "  stop     keeps all work; programs of runs go on until their time limit, except after: abide \
-         service stop --with-runs"
-            .to_owned(),
-    );
+    lines.push(format!(
+        "  stop     keeps all work; programs of runs go on until their limits, except after: abide \
+         service stop{flag} --with-runs"
+    ));
     lines.join("\n")
 }

@@ -87,8 +87,59 @@ impl Systemd {
             .collect())
     }
 
+    /// The folders where packages put units, in systemd's order (systemd.unit(5)).
+    fn folders_of_packages(&self) -> Vec<PathBuf> {
+        let usual =
+            |kind: &str| ["/usr/local/lib", "/usr/lib", "/lib"].map(|lib| format!("{lib}/{kind}"));
+        if self.scope == InstallScope::Machine {
+            return usual("systemd/system").map(PathBuf::from).to_vec();
+        }
+        // The XDG specification says that an empty variable means as much as none.
+        let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+        let own = paths::home().map(|home| home.join(".local/share"));
+        let own = variable("XDG_DATA_HOME").map(PathBuf::from).or(own.ok());
+        let data = variable("XDG_DATA_DIRS");
+        let data = data.unwrap_or_else(|| "/usr/local/share:/usr/share".into());
+        let data = own
+            .into_iter()
+            .chain(env::split_paths(&data).collect::<Vec<_>>());
+        let data = data.filter(|folder| folder.is_absolute());
+        std::iter::once(PathBuf::from("/etc/systemd/user"))
+            .chain(data.map(|folder| folder.join("systemd/user")))
+            .chain(usual("systemd/user").map(PathBuf::from))
+            .collect()
+    }
+
     fn has_socket(&self) -> bool {
-        self.folder.join(SOCKET).exists()
+        let folders = self.folders_of_packages().into_iter();
+        let mut folders = std::iter::once(self.folder.clone()).chain(folders);
+        folders.any(|folder| folder.join(SOCKET).exists())
+    }
+
+    /// Whether the socket unit is enabled and whether it listens; `None` if there is none.
+    fn socket(&self) -> Result<Option<(bool, bool)>, Failure> {
+        if !self.has_socket() {
+            return Ok(None);
+        }
+        let found = self.properties(SOCKET, "ActiveState,UnitFileState")?;
+        let has = |name: &str, start: &str| {
+            let mut found = found.iter();
+            found.any(|(found, value)| found == name && value.starts_with(start))
+        };
+        Ok(Some((
+            has("UnitFileState", "enabled"),
+            has("ActiveState", "active"),
+        )))
+    }
+
+    /// Starts a new process, also of a unit that has failed too often to be started by itself.
+    fn begin(&self) -> Result<(), Failure> {
+        for unit in [SERVICE, SOCKET] {
+            // An unknown unit, or one that has not failed, is no matter.
+            self.ask(&["reset-failed", unit])?;
+        }
+        // Returns at once: whether the daemon came up is seen by asking it.
+        self.tell(&["restart", "--no-block", SERVICE])
     }
 
     fn user(&self) -> String {
@@ -121,12 +172,17 @@ impl ServiceManager for Systemd {
         vec![self.folder.join(SERVICE), self.folder.join(SOCKET)]
     }
 
+    fn paths_of_packages(&self) -> Vec<PathBuf> {
+        let folders = self.folders_of_packages().into_iter();
+        folders.map(|folder| folder.join(SERVICE)).collect()
+    }
+
     fn recorded(&self, text: &str) -> Option<ServicePlan> {
         unit::recorded(text)
     }
 
     fn is_shipped(&self, text: &str) -> bool {
-        text == unit::shipped(self.scope)
+        unit::is_shipped(self.scope, text)
     }
 
     fn enable(&self, with_sockets: bool) -> Result<(), Failure> {
@@ -144,13 +200,18 @@ impl ServiceManager for Systemd {
             self.tell(&["stop", SERVICE])?;
             self.tell(&["restart", SOCKET])?;
         }
-        // Returns at once: whether the daemon came up is seen by asking it.
-        self.tell(&["restart", "--no-block", SERVICE])
+        self.begin()
     }
 
     fn restart(&self) -> Result<(), Failure> {
         self.tell(&["daemon-reload"])?;
-        self.tell(&["restart", "--no-block", SERVICE])
+        if let Some((true, false)) = self.socket()? {
+            // After a stop. A daemon that listens by itself has the address that the socket unit needs.
+            self.tell(&["stop", SERVICE])?;
+            self.ask(&["reset-failed", SOCKET])?;
+            self.tell(&["start", SOCKET])?;
+        }
+        self.begin()
     }
 
     fn stop(&self) -> Result<(), Failure> {
@@ -199,10 +260,10 @@ impl ServiceManager for Systemd {
         state.running = matches!(&*words.0, "active" | "activating" | "reloading");
         state.failed = words.0 == "failed";
         state.state = format!("{} ({})", words.0, words.1);
-        if self.has_socket() {
-            let socket = self.properties(SOCKET, "ActiveState")?;
-            state.listening = Some(socket.iter().any(|(_, value)| value == "active"));
-        }
+        let socket = self.socket()?;
+        state.listening = socket
+            .filter(|(is_enabled, is_active)| *is_enabled || *is_active)
+            .map(|(_, is_active)| is_active);
         Ok(state)
     }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::manager::InstallScope;
+use super::paths;
 use super::plan::{HardeningProfile, ServicePlan};
 
 const USER: &str = include_str!("../../../../packaging/systemd/user/abide.service");
@@ -20,6 +21,23 @@ pub(super) fn shipped(scope: InstallScope) -> &'static str {
         InstallScope::User => USER,
         InstallScope::Machine => MACHINE,
     }
+}
+
+/// Is the text the shipped unit, with any path of the program?
+pub(super) fn is_shipped(scope: InstallScope, text: &str) -> bool {
+    let plain = |text: &str| {
+        let lines = text
+            .lines()
+            .map(|line| match line.strip_prefix("ExecStart=") {
+                Some(command) => command
+                    .split_once(' ')
+                    .map_or("", |(_, rest)| rest)
+                    .to_owned(),
+                None => line.to_owned(),
+            });
+        lines.collect::<Vec<_>>()
+    };
+    plain(text) == plain(shipped(scope))
 }
 
 /// The text of the service unit: the shipped one with the program, the folders and the variables of the
@@ -89,7 +107,7 @@ fn command(scope: InstallScope, plan: &ServicePlan) -> String {
     let mut words = vec![plan.program.display().to_string(), "serve".to_owned()];
     let state = match (scope, &plan.state_dir) {
         (_, Some(state)) => Some(state.display().to_string()),
-        (InstallScope::Machine, None) => Some("/var/lib/abide".to_owned()),
+        (InstallScope::Machine, None) => Some(paths::MACHINE_STATE.to_owned()),
         (InstallScope::User, None) => None,
     };
     for (flag, value) in [
@@ -165,6 +183,12 @@ mod tests {
         );
         assert_eq!(rest(&machine), rest(MACHINE));
         assert_eq!(socket(InstallScope::User, &plan()), None);
+        // A package has its own path of the program, and nothing else.
+        let packaged = MACHINE.replace("/usr/local/bin/abide", "/usr/bin/abide");
+        assert!(is_shipped(InstallScope::Machine, &packaged));
+        let changed = packaged.replace("UMask=0077", "UMask=0022");
+        assert!(!is_shipped(InstallScope::Machine, &changed));
+        assert!(!is_shipped(InstallScope::User, &packaged));
     }
 
     #[test]

@@ -339,6 +339,16 @@ pub fn idle_since(tx: &mut dyn Tx, before: Timestamp, limit: u32) -> Result<Vec<
     )
 }
 
+/// The oldest `limit` open runs of all orgs, each with its org.
+pub fn live_ids(tx: &mut dyn Tx, limit: u32) -> Result<Vec<(RunId, String)>, DbError> {
+    all(
+        tx,
+        "SELECT id, org FROM runs WHERE ended_at IS NULL ORDER BY seq LIMIT ?1",
+        &[limit.into()],
+        values,
+    )
+}
+
 /// The number of open runs by state: queued, running, paused, settling; of one org or of all.
 pub fn count_live(tx: &mut dyn Tx, org: Option<&str>) -> Result<[u64; 4], DbError> {
     let mut counts = [0; 4];
