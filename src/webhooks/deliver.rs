@@ -59,6 +59,8 @@ struct Saving {
     done: BoxFuture<'static, Result<bool, Fault>>,
     /// The number of entries in each list of the record.
     counts: [usize; 4],
+    /// Whether the record has the stop.
+    stopped: bool,
 }
 
 /// The secrets, or why they cannot be used.
@@ -84,6 +86,8 @@ pub(super) struct Delivery {
     /// The receiver asked for no attempts before.
     hold: Option<Tries>,
     is_stopped: bool,
+    /// Whether the stop is stored: until then a kill would undo it, and it is not shown.
+    is_stop_stored: bool,
     /// Nothing more may be sent before an event is due again.
     waits_for_due: bool,
     /// Nothing can be sent before the secrets can be read.
@@ -132,6 +136,7 @@ impl Delivery {
             failures_in_row: 0,
             hold: None,
             is_stopped: row.stopped_at.is_some(),
+            is_stop_stored: row.stopped_at.is_some(),
             waits_for_due: false,
             waits_for_keys: false,
             letters: VecDeque::new(),
@@ -463,6 +468,7 @@ impl Delivery {
         ];
         let registry = self.parts.registry.clone();
         Saving {
+            stopped: record.stopped,
             done: Box::pin(async move { registry.record_webhook(record).await }),
             counts,
         }
@@ -470,12 +476,16 @@ impl Delivery {
 
     /// The progress was stored or not; false if the row is gone.
     fn saved(&mut self, saving: &mut Option<Saving>, stored: Result<bool, Fault>) -> bool {
-        let Some(Saving { counts, .. }) = saving.take() else {
+        let Some(Saving {
+            counts, stopped, ..
+        }) = saving.take()
+        else {
             return true;
         };
         let name = &self.record.name;
         match stored {
             Ok(true) => {
+                self.is_stop_stored = stopped;
                 let [lost, dead, replayed, refused] = counts;
                 self.record.lost.drain(..lost);
                 self.record.dead.drain(..dead);
@@ -532,7 +542,7 @@ impl Delivery {
     fn show(&self) {
         let blocked = self.blocked().map(str::to_owned);
         let state = match &blocked {
-            _ if self.is_stopped => WebhookState::Stopped,
+            _ if self.is_stop_stored => WebhookState::Stopped,
             Some(_) => WebhookState::Blocked,
             None if self.failures_in_row > 0 => WebhookState::Failing,
             None => WebhookState::Active,

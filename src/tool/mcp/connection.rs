@@ -83,7 +83,7 @@ impl McpConnection {
     /// Performs the handshake. Returns the connection and the form of handshake that would have
     /// succeeded immediately.
     pub(super) async fn open(
-        wire: Wire,
+        mut wire: Wire,
         handshake: Handshake,
     ) -> Result<(McpConnection, Handshake), String> {
         let listener = NotificationHandler {
@@ -92,6 +92,10 @@ impl McpConnection {
             revision: handshake.revision(),
         };
         let was_silent = wire.silence();
+        if handshake == Handshake::Discover {
+            let probed = wire.probe(listener.get_info()).await;
+            probed.map_err(|fault| format!("the handshake failed: {}", causes(&fault)))?;
+        }
         let opened = listener
             .clone()
             .serve_with_lifecycle(wire, handshake.mode());

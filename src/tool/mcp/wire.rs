@@ -1,6 +1,9 @@
 //! The transport to a server: over pipes or HTTP, with a probe for the current protocol revision,
 //! of which any answer but the right one counts as a refusal, and with the rate limit for
 //! unsolicited messages. Called by `connection`.
+//!
+//! The probe is sent here, before the library has the transport: the library abandons its own probe
+//! after ten seconds, and a server that starts more slowly would be taken for an older one.
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +13,8 @@ use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, ProtocolVersion, RequestId,
+    ClientConfig, ClientJsonRpcMessage, ClientRequest, DiscoverRequest, DiscoverRequestParams,
+    ErrorCode, ErrorData, JsonRpcMessage, ProtocolVersion, RequestId, RequestMetaObject,
     ServerJsonRpcMessage, ServerResult,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -46,6 +50,37 @@ pub(super) struct Wire {
     way: Channel,
     probe: Probe,
     flood: Flood,
+    early: Early,
+}
+
+/// The outcome of the probe until the library asks for it.
+enum Early {
+    /// The probe was not sent, or its outcome was passed on.
+    Nothing,
+    Answer(ServerJsonRpcMessage),
+    /// The connection ended before an answer.
+    Ended,
+}
+
+impl Early {
+    /// True if this message is the library's own probe, which need not be sent: the next received
+    /// message is its answer.
+    fn answers(&mut self, message: &TxJsonRpcMessage<RoleClient>) -> bool {
+        let JsonRpcMessage::Request(asked) = message else {
+            return false;
+        };
+        if !matches!(asked.request, ClientRequest::DiscoverRequest(_)) {
+            return false;
+        }
+        match self {
+            Early::Nothing => return false,
+            Early::Ended => {}
+            Early::Answer(JsonRpcMessage::Response(answer)) => answer.id = asked.id.clone(),
+            Early::Answer(JsonRpcMessage::Error(refused)) => refused.id = Some(asked.id.clone()),
+            Early::Answer(_) => {}
+        }
+        true
+    }
 }
 
 impl Wire {
@@ -55,7 +90,34 @@ impl Wire {
             way,
             probe: Probe::new(patience),
             flood: Flood::new(clock.clone()),
+            early: Early::Nothing,
         }
+    }
+
+    /// Sends the probe and waits for its answer, its timeout or the end of the connection. Messages
+    /// before the answer are dropped: nothing can refer to them before the handshake.
+    pub(super) async fn probe(&mut self, client: ClientConfig) -> io::Result<()> {
+        let mut discover = DiscoverRequest::new(DiscoverRequestParams {});
+        discover
+            .extensions
+            .insert(RequestMetaObject::with_client_context(
+                ProtocolVersion::V_2026_07_28,
+                client.client_info,
+                client.capabilities,
+            ));
+        // The first number that the library gives; its own request is not sent.
+        let id = RequestId::Number(0);
+        let request = ClientRequest::DiscoverRequest(discover);
+        self.send(ClientJsonRpcMessage::request(request, id.clone()))
+            .await?;
+        self.early = loop {
+            match self.receive().await {
+                None => break Early::Ended,
+                Some(message) if !is_unasked(&message) => break Early::Answer(message),
+                Some(_) => {}
+            }
+        };
+        Ok(())
     }
 
     /// A flag that is set once the probe was abandoned without an answer; read it when the server
@@ -72,8 +134,12 @@ impl Transport<RoleClient> for Wire {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        self.probe.sent(&message);
+        let is_answered = self.early.answers(&message);
+        if !is_answered {
+            self.probe.sent(&message);
+        }
         let sent: BoxFuture<'static, io::Result<()>> = match &mut self.way {
+            _ if is_answered => Box::pin(std::future::ready(Ok(()))),
             Channel::Pipes(pipes) => Box::pin(pipes.send(&message)),
             Channel::Http(http) => {
                 let sent = http.send(message);
@@ -84,7 +150,17 @@ impl Transport<RoleClient> for Wire {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        let Wire { way, probe, flood } = self;
+        let Wire {
+            way,
+            probe,
+            flood,
+            early,
+        } = self;
+        match std::mem::replace(early, Early::Nothing) {
+            Early::Nothing => {}
+            Early::Answer(answer) => return Some(answer),
+            Early::Ended => return None,
+        }
         loop {
             flood.wait().await;
             let next = async {
@@ -188,12 +264,14 @@ impl Probe {
         };
         let Some(waiting) = &self.waiting else {
             let is_late = id.is_some() && id == self.given_up.as_ref();
+            if is_late && answers_probe(&message) {
+                // It is slow, not of the older protocol: the next start waits for it again.
+                self.was_silent.store(false, Ordering::Relaxed);
+            }
             return (!is_late).then_some(message);
         };
         let is_right = match &message {
-            JsonRpcMessage::Response(answer) => {
-                id == Some(waiting) && matches!(answer.result, ServerResult::DiscoverResult(_))
-            }
+            JsonRpcMessage::Response(_) => id == Some(waiting) && answers_probe(&message),
             JsonRpcMessage::Error(refused) => speaks_ours(&refused.error),
             _ => true,
         };
@@ -206,6 +284,13 @@ impl Probe {
         self.timeout = None;
         Some(message)
     }
+}
+
+fn answers_probe(message: &ServerJsonRpcMessage) -> bool {
+    matches!(
+        message,
+        JsonRpcMessage::Response(answer) if matches!(answer.result, ServerResult::DiscoverResult(_))
+    )
 }
 
 /// True if the server refuses a revision but supports the one that was requested.
@@ -261,6 +346,19 @@ mod tests {
         assert!(probe.was_silent.load(Ordering::Relaxed));
         assert!(probe.came(refused(json!(0))).is_none());
         assert!(probe.came(refused(json!(1))).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_late_answer_to_the_probe_shows_that_the_server_is_only_slow() {
+        let mut probe = Probe::new(Duration::from_secs(1));
+        probe.sent(&asked("server/discover", 0));
+        probe.sent(&asked("initialize", 1));
+        let late = message(json!({ "id": 0, "result": {
+            "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {},
+            "serverInfo": { "name": "a", "version": "1" }, "ttlMs": 0, "cacheScope": "private",
+        } }));
+        assert!(probe.came(late).is_none());
+        assert!(!probe.was_silent.load(Ordering::Relaxed));
     }
 
     #[tokio::test]

@@ -88,6 +88,25 @@ fn a_server_that_does_not_know_the_first_question_becomes_ready_all_the_same() {
     }
 }
 
+/// Takes some 11 s: the library's own limit for the first answer is 10 s.
+#[test]
+fn a_server_of_the_current_protocol_may_take_longer_than_ten_seconds_to_answer() {
+    let python = match python() {
+        Ok(python) => python,
+        Err(why) => return peers::skipped("a slow server of the current protocol", &why),
+    };
+    run(async {
+        let place = place("odd__echo", json!({ "text": "hello" }));
+        let place = odd(place, &python, "slow_now");
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let server = until_state(&client, "odd", "ready").await;
+        assert_eq!(server["protocol"], "2026-07-28", "{server}");
+        assert_eq!(server["starts"], 1, "{server}");
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
 #[test]
 fn a_server_over_http_that_fails_at_the_first_question_is_greeted_otherwise() {
     let python = match python() {

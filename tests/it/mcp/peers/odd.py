@@ -63,7 +63,8 @@ def page(params):
     if WAY in ("odd", "odd_now"):
         now = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": ODD}
         return now if WAY == "odd_now" else {"tools": ODD}
-    return {"tools": [ECHO, tool("storm"), tool("huge"), tool("chatter")]}
+    now = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if WAY == "slow_now" else {}
+    return {**now, "tools": [ECHO, tool("storm"), tool("huge"), tool("chatter")]}
 
 
 class Refused(Exception):
@@ -133,7 +134,9 @@ def answer(message):
     if id is None:
         return None
     if method == "server/discover":
-        if WAY == "odd_now":
+        if WAY == "slow_now":
+            time.sleep(10.5)
+        if WAY in ("odd_now", "slow_now"):
             return {"jsonrpc": "2.0", "id": id, "result": {
                 "resultType": "complete", "supportedVersions": ["2026-07-28"],
                 "capabilities": {"tools": {}}, "serverInfo": {"name": "odd", "version": "1"},
