@@ -7,13 +7,14 @@
 //! - `cargo test` plays a covering part: each point once, in the scenario that is shortest by a
 //!   fixed rule ([`covering`]).
 //! - `ABIDE_KILLS=all` plays the whole matrix: each point of each life of each scenario, at the
-//!   first, the last and a middle pass; `half` plays every second of these kills.
+//!   first, the last and a middle pass; `ABIDE_KILLS=3` plays every third of these kills.
 //!   `ABIDE_KILL_SCENARIOS=spawn,steps` plays all of these scenarios.
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
+use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, Once};
@@ -113,16 +114,12 @@ fn every_commit_edge_survives_a_kill() {
         events.check();
     }
     let share = match chosen {
-        Some(_) => Share::Whole,
+        Some(_) => Share::WHOLE,
         None => share(),
     };
-    let (what, step) = match share {
-        Share::Covering => ("each point once", None),
-        Share::Half => ("half of the matrix", Some(2)),
-        Share::Whole => ("the whole matrix", Some(1)),
-    };
-    let (killed, cases) = if let Some(step) = step {
-        let cases: Vec<Case> = cases(&names, &passes).into_iter().step_by(step).collect();
+    let (killed, cases) = if let Share::OneOf(step) = share {
+        let cases = cases(&names, &passes).into_iter().step_by(step.get());
+        let cases: Vec<Case> = cases.collect();
         let killed = at_once(&cases, play_killed);
         let killed = killed.into_iter().filter(|killed| *killed).count();
         // Courses differ a little: a late pass may never come.
@@ -138,7 +135,7 @@ fn every_commit_edge_survives_a_kill() {
         (killed, points.len())
     };
     println!(
-        "kill matrix, {what}: {killed} kills in {cases} courses of {} scenarios in {} s",
+        "kill matrix, {share}: {killed} kills in {cases} courses of {} scenarios in {} s",
         names.len(),
         (clock.monotonic() - began).as_secs()
     );
@@ -190,17 +187,32 @@ fn covering(cases: Vec<Case>, names: &[&str], passes: &[Passes]) -> Vec<Point> {
 enum Share {
     /// Each point once.
     Covering,
-    /// Every second kill of the whole matrix.
-    Half,
-    Whole,
+    /// Every kill of the matrix whose position is a multiple of this.
+    OneOf(NonZeroUsize),
+}
+
+impl Share {
+    const WHOLE: Share = Share::OneOf(NonZeroUsize::MIN);
+}
+
+impl Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Share::Covering => f.write_str("each point once"),
+            Share::OneOf(NonZeroUsize::MIN) => f.write_str("the whole matrix"),
+            Share::OneOf(step) => write!(f, "one kill of {step}"),
+        }
+    }
 }
 
 fn share() -> Share {
     match std::env::var("ABIDE_KILLS").as_deref() {
-        Ok("all") => Share::Whole,
-        Ok("half") => Share::Half,
+        Ok("all") => Share::WHOLE,
         Err(_) | Ok("") => Share::Covering,
-        Ok(text) => panic!("ABIDE_KILLS={text}: only \"all\" and \"half\" are known"),
+        Ok(text) => match text.parse() {
+            Ok(step) => Share::OneOf(step),
+            Err(_) => panic!("ABIDE_KILLS={text}: neither \"all\" nor a number"),
+        },
     }
 }
 
