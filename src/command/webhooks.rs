@@ -97,11 +97,14 @@ pub fn record(context: &mut Context<'_>, record: WebhookRecord) -> Result<bool, 
     for cursor in &record.replayed {
         dead_letters::delete(context.tx, &record.name, *cursor)?;
     }
-    for (cursor, attempts, failure) in record.refused {
+    for refused in record.refused {
         // It may have been dropped meanwhile.
+        let cursor = refused.cursor;
         if let Some(mut letter) = dead_letters::get(context.tx, &record.name, cursor)? {
-            (letter.attempts, letter.failure) = (attempts, failure);
-            (letter.died_at, letter.replay) = (now, false);
+            (letter.attempts, letter.failure) = (refused.attempts, refused.failure);
+            letter.died_at = now;
+            // Another request may have come since the attempt began.
+            letter.replay = letter.replay.filter(|_| letter.replay != refused.request);
             dead_letters::put(context.tx, &letter)?;
         }
     }
@@ -128,12 +131,12 @@ pub fn replay(
     choice: LetterChoice,
 ) -> Result<Vec<i64>, Fault> {
     let mut queued = Vec::new();
-    for cursor in chosen(context, name, choice)? {
+    let chosen = chosen(context, name, choice)?;
+    let request = context.take_seq()?;
+    for cursor in chosen {
         if let Some(mut letter) = dead_letters::get(context.tx, name, cursor)? {
-            if !letter.replay {
-                letter.replay = true;
-                dead_letters::put(context.tx, &letter)?;
-            }
+            letter.replay = Some(request);
+            dead_letters::put(context.tx, &letter)?;
             queued.push(cursor);
         }
     }

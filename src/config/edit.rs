@@ -3,6 +3,7 @@
 
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
+use super::load::syntax;
 use super::named;
 
 /// The UTF-8 byte order mark that some editors write at the start of a file.
@@ -64,7 +65,7 @@ pub fn edit(text: &str, changes: &[(Vec<&str>, SettingEdit)]) -> Result<String, 
     let has_returns = text.contains("\r\n");
     let mut document: DocumentMut = text
         .parse()
-        .map_err(|fault: toml_edit::TomlError| fault.to_string())?;
+        .map_err(|fault: toml_edit::TomlError| syntax(text, fault.span(), fault.message()))?;
     // New settings are appended to a file that holds nothing but comments.
     let mut before = String::new();
     if document.is_empty() && !text.trim().is_empty() {

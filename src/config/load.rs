@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use toml::Value;
 
 use super::named;
-use super::settings::{Config, KEYS, hides_values, is_key, is_secret};
+use super::settings::{Config, KEYS, has_query, hides_values, is_key, is_secret};
 use super::source::{FlagValue, ValueOrigin};
 use crate::file_work::read_regular;
 use crate::kernel::fault::Fault;
@@ -43,7 +44,12 @@ impl Loaded {
 
     /// The variables whose values are in force, by key: name of the variable. Without secret ones.
     pub fn variables(&self) -> BTreeMap<&str, &str> {
-        let public = |key: &str| !is_secret(key) && !hides_values(key);
+        let public = |key: &str| {
+            let value = self.config.value(key);
+            !is_secret(key)
+                && !hides_values(key)
+                && value.is_none_or(|value| !has_query(key, &value))
+        };
         let named = self.origins.iter().filter_map(variable);
         named.filter(|(key, _)| public(key)).collect()
     }
@@ -221,13 +227,27 @@ fn read_file(path: &Path, required: bool, loaded: &mut Loaded) -> Result<(), Con
 }
 
 fn read_text(path: &Path, text: &str, loaded: &mut Loaded) -> Result<(), ConfigError> {
-    let table: toml::Table = text.parse().map_err(|fault| ConfigError::Syntax {
-        path: path.to_owned(),
-        reason: format!("{fault}"),
-    })?;
+    let table: toml::Table =
+        text.parse()
+            .map_err(|fault: toml::de::Error| ConfigError::Syntax {
+                path: path.to_owned(),
+                reason: syntax(text, fault.span(), fault.message()),
+            })?;
     loaded.file = Some(path.to_owned());
     let origin = ValueOrigin::File(path.display().to_string());
     walk("", &Value::Table(table), &origin, loaded)
+}
+
+/// The position in `text`, and what is wrong there. The line itself may have a secret.
+pub(super) fn syntax(text: &str, place: Option<Range<usize>>, what: &str) -> String {
+    let what = what.replace('\n', ", ");
+    let before = place.and_then(|place| text.get(..place.start));
+    let Some(before) = before else {
+        return what;
+    };
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+    format!("line {line}, column {column}: {what}")
 }
 
 /// Settings name programs to start, so a file that other users could have written is refused.
@@ -301,7 +321,7 @@ fn take(
     set.map_err(|reason| ConfigError::Value {
         source_name: source,
         key: key.to_owned(),
-        value: match is_secret(key) || hides_values(key) {
+        value: match is_secret(key) || hides_values(key) || may_hold_secret(key, value) {
             true => "[secret]".to_owned(),
             false => value.to_string(),
         },
@@ -309,6 +329,14 @@ fn take(
     })?;
     loaded.origins.insert(key.to_owned(), origin.clone());
     Ok(())
+}
+
+/// True for an address with a part that may be a secret, however wrong it is otherwise.
+fn may_hold_secret(key: &str, value: &Value) -> bool {
+    key.ends_with("url")
+        && value
+            .as_str()
+            .is_some_and(|text| text.contains(['?', '#', '@']))
 }
 
 fn read_variables(
@@ -456,6 +484,35 @@ mod tests {
             assert!(fault.contains(expected), "{fault}");
         }
         assert!(matches!(from("[", &[]), Err(ConfigError::Syntax { .. })));
+    }
+
+    #[test]
+    fn a_refused_address_and_a_line_that_is_no_toml_are_not_repeated() {
+        for text in [
+            "[providers.a]\nbase_url = \"https://a.example/v1?key=canary\"\n",
+            "[webhooks.a]\nurl = \"ftp://a.example/hook?sig=canary\"\n",
+            "[webhooks.a]\nurl = \"https://user:canary@a.example\"\n",
+            "[webhooks.a]\nurl = \"https://a.example/hook?sig=canary\n",
+        ] {
+            let refused = from(text, &[]).unwrap_err().to_string();
+            assert!(!refused.contains("canary"), "{refused}");
+        }
+        let refused = from("[lanes]\nmain = \"2\n", &[]).unwrap_err().to_string();
+        assert!(
+            refused.contains("is not TOML: line 2, column "),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn the_variable_of_an_address_with_a_query_is_a_secret_one() {
+        let url = "https://a.example/hook?sig=canary";
+        let table = "[webhooks.a]\nkinds = []\n";
+        let loaded = from(table, &[("ABIDE_WEBHOOKS__A__URL", url)]).unwrap();
+        assert_eq!(loaded.secret_variables(), ["ABIDE_WEBHOOKS__A__URL"]);
+        let plain = &url[..url.len() - "?sig=canary".len()];
+        let loaded = from(table, &[("ABIDE_WEBHOOKS__A__URL", plain)]).unwrap();
+        assert_eq!(loaded.secret_variables(), [] as [&str; 0]);
     }
 
     #[test]

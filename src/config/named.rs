@@ -10,11 +10,11 @@ use toml::Value;
 use super::form::{
     Amount, Auth, AuthNames, BytesUpTo, Count, EventKinds, Flag, Folder, GivenText, GivenVariables,
     HOOK_CHECK, HeaderName, Headers, HttpUrl, Optional, PROVIDER_KIND, Period, ProviderKind,
-    SERVER_SCOPE, ServerScope, SessionKeys, SettingForm, Span, Text, Texts,
+    ReceiverAddress, SERVER_SCOPE, ServerScope, SessionKeys, SettingForm, Span, Text, Texts,
 };
 use super::hooks::HookCheck;
 use super::template::{SessionTemplate, Template, TextTemplate};
-use crate::kernel::secret::{GivenValue, Secret};
+use crate::kernel::secret::{GivenValue, ReceiverUrl, Secret};
 
 /// One block per section: its name, the validation of its table names, and one line per field as in
 /// the table of settings. All of them are applied at a reload.
@@ -259,8 +259,8 @@ named! {
     }
     /// A receiver of events over HTTP.
     "webhooks" webhooks: WebhookTable, webhook_name {
-        /// Address that events are sent to, by POST.
-        "url" => url: Option<String> = None, Optional(HttpUrl);
+        /// Address that events are sent to, by POST. Its query, such as `?sig=…`, is never displayed.
+        "url" => url: Option<ReceiverUrl> = None, Optional(ReceiverAddress);
         /// Kinds of events, or prefixes with a star such as `run.*`. Empty: all.
         "kinds" => kinds: Vec<String> = Vec::new(), EventKinds;
         /// Keys of sessions, or prefixes with a star such as `agent:build:*`. Empty: all, and events
@@ -457,6 +457,18 @@ mod tests {
             let refused = named.set("providers.a.base_url", &Value::from(url));
             assert!(refused.is_err(), "{url}");
         }
+        for url in [
+            "https://user:key@a.example/hook",
+            "https://a.example/hook#a",
+            "a?b",
+        ] {
+            let refused = named.set("webhooks.a.url", &Value::from(url));
+            assert!(refused.is_err(), "{url}");
+        }
+        let url = Value::from("https://a.example/hook?sig=canary@x");
+        named.set("webhooks.a.url", &url).unwrap();
+        assert_eq!(named.value("webhooks.a.url"), Some(url));
+        assert!(!format!("{named:?}").contains("canary"));
         let lines = Value::from("X-Key: canary\nX-Other: b");
         named.set("providers.a.headers", &lines).unwrap();
         assert_eq!(named.providers["a"].headers["X-Key"].expose(), "canary");

@@ -16,6 +16,7 @@ use super::form::{
 use super::named::{self, Named};
 use super::openai::{OnDisconnect, ShownToolCalls};
 use crate::kernel::policy::Visibility;
+use crate::kernel::secret::without_query;
 use crate::kernel::session::Overflow;
 
 /// Upper limit of `process.grace`.
@@ -357,6 +358,9 @@ pub fn shown(key: &str, value: Option<&Value>) -> serde_json::Value {
     if is_secret(key) {
         return "[secret]".into();
     }
+    if let Some(text) = value.as_str().filter(|_| has_query(key, value)) {
+        return without_query(text).into();
+    }
     // Texts, numbers and lists of them always have a JSON form.
     serde_json::to_value(value).unwrap_or_default()
 }
@@ -364,6 +368,11 @@ pub fn shown(key: &str, value: Option<&Value>) -> serde_json::Value {
 /// True if `key` is a table of which only the names are displayed, never the values.
 pub(super) fn hides_values(key: &str) -> bool {
     key.ends_with(".headers") || key.ends_with(".env")
+}
+
+/// True if the value is an address with a query, which is never displayed.
+pub(super) fn has_query(key: &str, value: &Value) -> bool {
+    key.ends_with("url") && value.as_str().is_some_and(|text| text.contains('?'))
 }
 
 /// Does the name say that the value is secret? A name that only locates the secret (`…_env`,
@@ -418,5 +427,10 @@ mod tests {
         ] {
             assert_eq!(shown(key, Some(&value)), "sk-1", "{key}");
         }
+        let url = Value::from("https://a.example/hook?sig=canary");
+        assert_eq!(
+            shown("webhooks.a.url", Some(&url)),
+            "https://a.example/hook?[secret]"
+        );
     }
 }

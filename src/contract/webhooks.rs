@@ -44,8 +44,21 @@ pub struct WebhookRecord {
     pub dead: Vec<DeadLetter>,
     /// Dead letters that were delivered.
     pub replayed: Vec<i64>,
-    /// Dead letters that were tried again and failed, each with the number of attempts and why.
-    pub refused: Vec<(i64, u32, String)>,
+    /// Dead letters that were tried again and failed.
+    pub refused: Vec<RefusedLetter>,
+}
+
+/// A dead letter that was tried again and failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedLetter {
+    /// The event's cursor.
+    pub cursor: i64,
+    /// The request that the attempt was for. A later one is not answered by it.
+    pub request: Option<i64>,
+    /// Number of attempts, this one included.
+    pub attempts: u32,
+    /// Why it failed.
+    pub failure: String,
 }
 
 /// Which dead letters of a webhook.

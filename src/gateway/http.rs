@@ -1,6 +1,7 @@
 //! The HTTP routes: public health and readiness; authenticated calls, events, metrics and WebSocket
 //! upgrades.
 
+mod body;
 pub(crate) mod first_bytes;
 pub(crate) mod hooks;
 pub(crate) mod mcp;
@@ -12,7 +13,6 @@ pub(crate) mod write_timeout;
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::header::{
     ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
@@ -20,8 +20,8 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Either, Full, Limited};
-use hyper::body::{Body, Bytes, Incoming};
+use http_body_util::{Either, Full};
+use hyper::body::{Bytes, Incoming};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use jsonrpsee::types::Id;
@@ -35,6 +35,7 @@ use crate::gateway::HttpParts;
 use crate::gateway::access::connection_limits::Seat;
 use crate::gateway::access::peer::{Peer, PeerGate};
 use crate::gateway::access::rights;
+use crate::gateway::http::body::take_body;
 use crate::gateway::http::sse::SseOutcome;
 use crate::gateway::local_api::LocalApi;
 use crate::gateway::methods::status::phase_name;
@@ -44,13 +45,6 @@ use crate::kernel::scope::Scope;
 use crate::registry::Principal;
 use crate::wire::gateway::{Readiness, Restoring};
 use crate::wire::method::Concerns;
-
-/// Maximum number of bytes of a refused body that are read and discarded, so that the client gets
-/// to read the error.
-const DISCARD_LIMIT: u64 = 64 * 1024 * 1024;
-
-/// Maximum time between two chunks of a body.
-const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// State shared by all requests.
 pub(crate) struct HttpGateway {
@@ -207,7 +201,7 @@ async fn admit_to_api(
     connection.set_is_program(seat.is_of_program());
     let (head, body) = request.into_parts();
     let body = match head.method {
-        Method::POST => take_body(door, &connection, body, usize::MAX).await?,
+        Method::POST => take_body(door, &connection, &head.headers, body, usize::MAX).await?,
         _ => Vec::new(),
     };
     let api = LocalApi::new(Arc::clone(&door.dispatcher), connection, who);
@@ -250,7 +244,8 @@ async fn call(
             ),
         ));
     }
-    let bytes = take_body(door, &connection, request.into_body(), usize::MAX).await?;
+    let (head, body) = request.into_parts();
+    let bytes = take_body(door, &connection, &head.headers, body, usize::MAX).await?;
     let text = match std::str::from_utf8(&bytes) {
         Ok(text) => text,
         Err(error) => {
@@ -264,40 +259,6 @@ async fn call(
         RpcAnswer::Later(answer) => answer.await,
     };
     Ok(json(StatusCode::OK, text))
-}
-
-/// Reads the body of a request, of at most `most` bytes and within the limits for requests in
-/// flight.
-async fn take_body(
-    door: &HttpGateway,
-    connection: &Connection,
-    body: Incoming,
-    most: usize,
-) -> Result<Vec<u8>, Fault> {
-    let most = most.min(door.dispatcher.limits().payload);
-    if body.size_hint().lower() > most as u64 {
-        tokio::select! {
-            () = discard(body) => {}
-            () = door.shutdown.cancelled() => {}
-        }
-        return Err(too_large(most));
-    }
-    // The declared size is reserved before the body is read.
-    let announced = body.size_hint().upper().unwrap_or(most as u64);
-    let held = door
-        .dispatcher
-        .reserve_bytes(connection, usize::try_from(announced).unwrap_or(most))?;
-    let bytes = tokio::select! {
-        bytes = read(body, most) => bytes?,
-        () = door.shutdown.cancelled() => {
-            return Err(Fault::new(
-                Kind::Unavailable,
-                "the daemon is shutting down and the request was incomplete; nothing was done",
-            ));
-        }
-    };
-    drop(held);
-    Ok(bytes)
 }
 
 /// Upgrades the request to a WebSocket, which is served in its own task.
@@ -386,52 +347,6 @@ fn ready(phase: Phase) -> HttpResponse {
         Ok(body) => json(status, body),
         Err(error) => refused(Fault::internal(error)),
     }
-}
-
-/// Reads a whole body of at most `most` bytes; an error if no data arrives for [`QUIET`].
-async fn read(body: Incoming, most: usize) -> Result<Vec<u8>, Fault> {
-    let mut body = Limited::new(body, most);
-    let mut bytes = Vec::new();
-    loop {
-        let Ok(frame) = tokio::time::timeout(BODY_IDLE_TIMEOUT, body.frame()).await else {
-            return Err(Fault::new(
-                Kind::InvalidRequest,
-                format!(
-                    "no data of the body arrived within {BODY_IDLE_TIMEOUT:?}; nothing was done"
-                ),
-            ));
-        };
-        match frame {
-            None => return Ok(bytes),
-            Some(Ok(frame)) => bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
-            Some(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-                return Err(too_large(most));
-            }
-            Some(Err(error)) => {
-                return Err(Fault::new(
-                    Kind::InvalidRequest,
-                    format!("the body ended early: {error}"),
-                ));
-            }
-        }
-    }
-}
-
-async fn discard(body: Incoming) {
-    if body.size_hint().lower() > DISCARD_LIMIT {
-        return;
-    }
-    let mut body = body;
-    while let Ok(Some(Ok(_))) = tokio::time::timeout(BODY_IDLE_TIMEOUT, body.frame()).await {}
-}
-
-fn too_large(most: usize) -> Fault {
-    Fault::new(
-        Kind::TooLarge,
-        format!("the body exceeds the limit of {most} bytes"),
-    )
-    .with("limit", "payload")
-    .with("value", most)
 }
 
 fn wrong_method(allowed: &'static str) -> HttpResponse {

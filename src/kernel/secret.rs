@@ -28,6 +28,42 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// The address of a receiver. Its query may be a secret, so only the rest of it is displayed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ReceiverUrl(String);
+
+impl ReceiverUrl {
+    /// Wraps an address.
+    pub fn new(text: impl Into<String>) -> Self {
+        ReceiverUrl(text.into())
+    }
+
+    /// The whole address, for the one place that connects to it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ReceiverUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&without_query(&self.0))
+    }
+}
+
+impl fmt::Debug for ReceiverUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_string())
+    }
+}
+
+/// The address as it is displayed: `[secret]` in place of its query, if it has one.
+pub fn without_query(address: &str) -> String {
+    match address.split_once('?') {
+        Some((shown, _)) => format!("{shown}?[secret]"),
+        None => address.to_owned(),
+    }
+}
+
 /// The place that a value is read from each time it is needed. The reference itself is not secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reference {
@@ -127,6 +163,16 @@ mod tests {
             let refused = Reference::parse(text).unwrap_err();
             assert!(!refused.contains("canary"), "{refused}");
         }
+    }
+
+    #[test]
+    fn the_query_of_an_address_is_in_no_form_that_is_displayed() {
+        let url = ReceiverUrl::new("https://a.example/hook?sig=canary?b");
+        assert_eq!(url.to_string(), "https://a.example/hook?[secret]");
+        assert_eq!(format!("{url:?}"), "\"https://a.example/hook?[secret]\"");
+        assert_eq!(url.expose(), "https://a.example/hook?sig=canary?b");
+        let plain = ReceiverUrl::new("https://a.example/hook");
+        assert_eq!(plain.to_string(), plain.expose());
     }
 
     #[test]

@@ -157,8 +157,8 @@ pub struct DeadLetter {
     pub failure: String,
     /// When that was.
     pub died_at: Timestamp,
-    /// True while it waits to be delivered again.
-    pub replay: bool,
+    /// The number of the request to deliver it again that it waits for.
+    pub replay: Option<i64>,
     /// The body of the message.
     pub body: String,
 }

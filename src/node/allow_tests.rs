@@ -146,6 +146,41 @@ fn wrappers_and_shells_are_judged_by_what_they_run_or_named_as_a_whole() {
 }
 
 #[test]
+fn what_is_named_like_a_wrapper_elsewhere_is_a_program_of_its_own() {
+    let toolbox = Toolbox::new();
+    for name in ["env", "sh", "sudo", "nice", "A=/env", "A=/x"] {
+        toolbox.program(&format!("evil/{name}"));
+        toolbox.program(name);
+    }
+    for argv in [
+        &["./env", "git", "status"][..],
+        &["HERE/evil/env", "git", "status"],
+        &["evil/nice", "git", "status"],
+        &["HERE/evil/sudo", "git", "status"],
+        &["HERE/evil/sh", "-c", "git status"],
+        &["A=/x", "git", "status"],
+        &["A=/env", "git", "status"],
+        &["env", "HERE/evil/env", "git", "status"],
+        &["sh", "-c", "./env git status"],
+    ] {
+        assert_eq!(toolbox.decides(STATUS, argv), Decision::Deny, "{argv:?}");
+    }
+    let named = r#"
+        default = "deny"
+        [[rule]]
+        decision = "allow"
+        argv = ["git", "status", "**"]
+        [[rule]]
+        decision = "allow"
+        argv = ["env", "**"]
+    "#;
+    let with_path = named.replace("\"env\"", &format!("{:?}", toolbox.path("evil/env")));
+    let call = &["HERE/evil/env", "git", "status"];
+    assert_eq!(toolbox.decides(named, call), Decision::Deny);
+    assert_eq!(toolbox.decides(&with_path, call), Decision::Allow);
+}
+
+#[test]
 fn a_rule_may_be_of_one_folder() {
     let toolbox = Toolbox::new();
     let here = format!("{STATUS}cwd = {:?}\n", toolbox.path(""));

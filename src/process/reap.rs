@@ -4,13 +4,40 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, waitid, waitpid};
 
 use super::origin::adopts_orphans;
 use super::table::{self, ProcessIdentity};
 
-/// How often the process table is read. No task waits for a zombie that is seen twice.
+/// How often zombies are looked for. No task waits for a zombie that is seen twice.
 const EACH: Duration = Duration::from_secs(2);
+
+/// The children of this process, adopted orphans included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OwnChildren {
+    /// There is none.
+    None,
+    /// All of them are alive.
+    Alive,
+    /// Some may have ended and were not waited for.
+    Ended,
+}
+
+/// Asks the system about the children of this process, which reads no process table.
+pub(super) fn own_children() -> OwnChildren {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    match waitid(WaitId::All, options) {
+        Err(rustix::io::Errno::CHILD) => OwnChildren::None,
+        Ok(None) => OwnChildren::Alive,
+        Ok(Some(_)) | Err(_) => OwnChildren::Ended,
+    }
+}
+
+/// True if nothing can be left of a program that this process has started and waited for: its
+/// descendants would have become children of this process, which has none.
+pub(super) fn nothing_is_left() -> bool {
+    adopts_orphans() && own_children() == OwnChildren::None
+}
 
 /// Reaps zombies that no task waits for, until the runtime ends; returns at once if this process
 /// adopts none. `is_awaited` excludes the children that a task waits for.
@@ -37,6 +64,9 @@ fn sweep(
     before: &HashSet<ProcessIdentity>,
     is_awaited: impl Fn(ProcessIdentity) -> bool,
 ) -> HashSet<ProcessIdentity> {
+    if own_children() != OwnChildren::Ended {
+        return HashSet::new();
+    }
     let me = std::process::id();
     let zombies = table::all()
         .into_iter()
@@ -66,6 +96,7 @@ mod tests {
         while !is_zombie() {
             std::thread::yield_now();
         }
+        assert_eq!(own_children(), OwnChildren::Ended);
         let awaited = sweep(&HashSet::new(), |one| one.pid == pid);
         assert!(awaited.iter().all(|one| one.pid != pid));
         let seen = sweep(&HashSet::new(), |_| false);

@@ -346,6 +346,10 @@ impl StartedProgram {
     /// Finds the live descendants of a program that has ended by itself: they continue if it is
     /// detached, and are ended now if not. Returns the ones still alive.
     async fn after_end(&mut self, is_detached: bool) -> Vec<u32> {
+        if reap::nothing_is_left() {
+            self.shared.now_knows(self.owner, &[]);
+            return Vec::new();
+        }
         let mut wanted = self.wanted();
         wanted.session = Some(self.root.pid);
         let alive = match is_detached {

@@ -5,6 +5,7 @@ use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use super::marks::MarkFilter;
+use crate::failpoint::reach;
 
 /// One process; a later process with the same pid is a different identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -54,7 +55,14 @@ pub(super) struct ProcessEntry {
     pub is_zombie: bool,
 }
 
-pub(super) use system::{all, environment, is_marked, one};
+pub(super) use system::{environment, is_marked, one};
+
+/// Lists all processes; those that end meanwhile are left out. It reads a file for each, so it is only
+/// called where something may be left.
+pub(super) fn all() -> Vec<ProcessEntry> {
+    reach("processes.table");
+    system::all()
+}
 
 /// True if the process of this pid is gone or will be in a moment because it was killed. Files that
 /// it holds open may stay open slightly longer.
@@ -93,8 +101,7 @@ mod system {
     /// Ticks since the boot.
     pub(super) const STARTS: StartTimes = StartTimes::Ordered;
 
-    /// Lists all processes; those that end meanwhile are left out.
-    pub(in crate::process) fn all() -> Vec<ProcessEntry> {
+    pub(super) fn all() -> Vec<ProcessEntry> {
         let entries = match fs::read_dir("/proc") {
             Ok(entries) => entries,
             Err(fault) => {
@@ -236,7 +243,7 @@ mod system {
     /// Hashes of texts.
     pub(super) const STARTS: StartTimes = StartTimes::EqualOrNot;
 
-    pub(in crate::process) fn all() -> Vec<ProcessEntry> {
+    pub(super) fn all() -> Vec<ProcessEntry> {
         ps(&["-A"])
     }
 

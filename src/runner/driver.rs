@@ -15,7 +15,7 @@ use crate::contract::journal::RunView;
 use crate::contract::pin::Pin;
 use crate::contract::runner::{DiscardSink, Next, Runner, StepOutcome};
 use crate::kernel::ids::{MessageId, RunId, SessionId, SessionKey};
-use crate::kernel::run::step::{Intent, Step, StepKind, StepState, TOO_LONG};
+use crate::kernel::run::step::{Intent, Step, StepState, TOO_LONG};
 use crate::kernel::run::{AnnouncePolicy, Run, RunError, RunState};
 use crate::kernel::sample::queued;
 use crate::kernel::session::message::{Block, Message, MessageKind, Origin, Role};
@@ -154,7 +154,7 @@ impl Driver {
         intents
             .into_iter()
             .map(|intent| {
-                let seen = (intent.kind == StepKind::Model).then(|| self.view.last_seq());
+                let seen = intent.kind.answers().then(|| self.view.last_seq());
                 self.view
                     .steps
                     .push(Arc::new(step(&self.view, intent, seen)));

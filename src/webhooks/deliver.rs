@@ -17,7 +17,7 @@ use super::lanes::{Lanes, Message};
 use super::read::{self, Page};
 use super::send::{self, AT_ONCE, Answer, Sender};
 use crate::config::WebhookTable;
-use crate::contract::webhooks::{LiveWebhook, WebhookRecord, WebhookState};
+use crate::contract::webhooks::{LiveWebhook, RefusedLetter, WebhookRecord, WebhookState};
 use crate::doors::signature::SigningSecret;
 use crate::failpoint::reach;
 use crate::kernel::fault::Fault;
@@ -163,6 +163,7 @@ impl Delivery {
         let mut attempts: FuturesUnordered<Attempt> = FuturesUnordered::new();
         let mut saving: Option<Saving> = None;
         loop {
+            reach("webhook.turn");
             self.read_letters().await;
             self.begin(&mut attempts);
             self.show();
@@ -413,7 +414,7 @@ impl Delivery {
                 attempts,
                 failure: text::preview(&why, FAILURE),
                 died_at: now,
-                replay: false,
+                replay: None,
                 body: message.body.clone(),
             });
             self.lanes.done(message, now);
@@ -451,8 +452,12 @@ impl Delivery {
             Answer::Gone => "the receiver answered 410 Gone".to_owned(),
         };
         let why = text::preview(&why, FAILURE);
-        let refused = (letter.cursor, letter.attempts + 1, why);
-        self.record.refused.push(refused);
+        self.record.refused.push(RefusedLetter {
+            cursor: letter.cursor,
+            request: letter.replay,
+            attempts: letter.attempts + 1,
+            failure: why,
+        });
     }
 
     /// Begins to store the progress.
@@ -492,8 +497,10 @@ impl Delivery {
                 for cursor in self.record.replayed.drain(..replayed) {
                     self.known_letters.remove(&cursor);
                 }
-                for (cursor, ..) in self.record.refused.drain(..refused) {
-                    self.known_letters.remove(&cursor);
+                for letter in self.record.refused.drain(..refused) {
+                    self.known_letters.remove(&letter.cursor);
+                    // Another request may have come meanwhile.
+                    self.has_more_letters = true;
                 }
                 true
             }
@@ -548,7 +555,11 @@ impl Delivery {
             None => WebhookState::Active,
         };
         let live = LiveWebhook {
-            url: self.table.url.clone().unwrap_or_default(),
+            url: self
+                .table
+                .url
+                .as_ref()
+                .map_or_else(String::new, ToString::to_string),
             state,
             waiting: self.lanes.len() as u64,
             blocked,

@@ -26,7 +26,7 @@ use crate::config::WebhookTable;
 use crate::contract::webhooks::{self as contract, WebhookBoard};
 use crate::kernel::event::KindPattern;
 use crate::kernel::fault::Fault;
-use crate::kernel::secret::GivenValue;
+use crate::kernel::secret::{GivenValue, ReceiverUrl};
 use crate::kernel::webhook::{Selection, SessionPattern};
 use crate::registry::Registry;
 
@@ -179,6 +179,7 @@ fn selection(table: &WebhookTable) -> Selection {
 
 /// Everything that the table says, for its digest.
 fn written(table: &WebhookTable) -> String {
+    let url = table.url.as_ref().map(ReceiverUrl::expose);
     let given = |value: &Option<GivenValue>| match value {
         None => String::new(),
         Some(GivenValue::Text(text)) => format!("text {}", text.expose()),
@@ -190,7 +191,7 @@ fn written(table: &WebhookTable) -> String {
         previous_secret: None,
         ..table.clone()
     };
-    format!("{plain:?} {secrets:?}")
+    format!("{url:?} {plain:?} {secrets:?}")
 }
 
 #[cfg(test)]
@@ -206,7 +207,9 @@ mod tests {
             written(&other)
         };
         let others = [
-            with(|table| table.url = Some("http://a.example".to_owned())),
+            with(|table| table.url = Some(ReceiverUrl::new("http://a.example"))),
+            with(|table| table.url = Some(ReceiverUrl::new("http://a.example?sig=1"))),
+            with(|table| table.url = Some(ReceiverUrl::new("http://a.example?sig=2"))),
             with(|table| table.kinds = vec!["run.*".to_owned()]),
             with(|table| table.sessions = vec!["a".to_owned()]),
             with(|table| table.secret = Some(GivenValue::text("one"))),

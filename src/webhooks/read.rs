@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use super::lanes::Message;
+use crate::failpoint::reach;
 use crate::kernel::time::Timestamp;
 use crate::kernel::webhook::Selection;
 use crate::registry::{LogPart, Registry, StoredEvent, shown};
@@ -99,6 +100,7 @@ pub(super) async fn follow(
         let last = events.last().map_or(cursor, |event| event.cursor);
         // Cursor numbers up to `to` without an event will never get one.
         cursor = if is_all { last.max(to) } else { last };
+        reach("webhook.read");
         let selected = events.iter().filter(|event| {
             let session = event.circumstances.session_key.as_deref();
             selection.selects(&event.org, &event.kind, session)

@@ -9,11 +9,13 @@ use reqwest::{Client, Response, StatusCode, Url, redirect};
 
 use crate::config::{self, WebhookTable};
 use crate::doors::signature::{SigningSecret, sign};
-use crate::kernel::secret::GivenValue;
+use crate::kernel::secret::{GivenValue, Secret};
 use crate::kernel::text;
+use crate::kernel::text::redact::Redactor;
 use crate::kernel::time::Timestamp;
 use crate::outbound;
 use crate::outbound::address::{Guarded, Private, refused_in};
+use crate::telemetry::redaction::{MaskGuard, hide};
 
 /// Maximum number of attempts at once.
 pub(super) const AT_ONCE: usize = 64;
@@ -50,12 +52,16 @@ pub(super) struct Sender {
     url: Url,
     private: Option<Private>,
     timeout: Duration,
+    /// Masks the query of the address in what the receiver answers.
+    redactor: Redactor,
+    /// The same for the log.
+    _hidden: MaskGuard,
 }
 
 impl Sender {
     /// A sender for the receiver of this table; the error says what the table lacks.
     pub(super) fn new(table: &WebhookTable) -> Result<Sender, String> {
-        let url = table.url.as_deref().ok_or("it has no url")?;
+        let url = table.url.as_ref().ok_or("it has no url")?.expose();
         let mut builder = outbound::client(url)
             .connect_timeout(CONNECT.min(table.timeout))
             .timeout(table.timeout)
@@ -69,11 +75,15 @@ impl Sender {
                 .no_proxy()
                 .dns_resolver(Arc::new(Guarded(Arc::new(private.clone()))));
         }
+        let url = Url::parse(url).map_err(|fault| format!("its url: {fault}"))?;
+        let redactor = redactor(&url);
         Ok(Sender {
             client: builder.build().map_err(|fault| outbound::causes(&fault))?,
-            url: Url::parse(url).map_err(|fault| format!("its url: {fault}"))?,
+            url,
             private,
             timeout: table.timeout,
+            _hidden: hide(&redactor),
+            redactor,
         })
     }
 
@@ -106,7 +116,7 @@ impl Sender {
             request = request.header("webhook-signature", all.join(" "));
         }
         match request.body(body).send().await {
-            Ok(response) => answer(response, now).await,
+            Ok(response) => answer(response, now, &self.redactor).await,
             Err(fault) => failed(self.reason(fault)),
         }
     }
@@ -119,7 +129,7 @@ impl Sender {
             let limit = humantime::format_duration(self.timeout);
             return format!("no answer within {limit} (timeout)");
         }
-        // Its path may be a secret.
+        // Its path and its query may be secrets.
         outbound::causes(&fault.without_url() as &dyn Error)
     }
 }
@@ -135,7 +145,22 @@ fn explained(refused: &str) -> String {
     format!("{refused}, and allow_private is not set; nothing was sent")
 }
 
-async fn answer(response: Response, now: Timestamp) -> Answer {
+/// Masks the query of this address and the values in it, where a receiver repeats them.
+fn redactor(url: &Url) -> Redactor {
+    let Some(query) = url.query() else {
+        return Redactor::default();
+    };
+    let written = query.split('&').filter_map(|pair| pair.split_once('='));
+    let written = written.map(|(_, value)| value.to_owned());
+    let decoded = url.query_pairs().map(|(_, value)| value.into_owned());
+    let all = std::iter::once(format!("?{query}"))
+        .chain(written)
+        .chain(decoded);
+    let all: Vec<Secret> = all.map(Secret::new).collect();
+    Redactor::new(all.iter().map(|secret| ("query", secret)))
+}
+
+async fn answer(response: Response, now: Timestamp, redactor: &Redactor) -> Answer {
     let status = response.status();
     if status == StatusCode::GONE {
         return Answer::Gone;
@@ -150,7 +175,7 @@ async fn answer(response: Response, now: Timestamp) -> Answer {
     if status.is_redirection() {
         why.push_str("; redirects are not followed");
     } else if let Ok(said) = tokio::time::timeout(REST_OF_ANSWER, said(response)).await {
-        let said = text::preview(&said, SHOWN);
+        let said = text::preview(&redactor.whole(&said), SHOWN);
         if !said.is_empty() {
             why.push_str(&format!(": {said}"));
         }
@@ -206,6 +231,7 @@ pub(super) fn keys(table: &WebhookTable) -> Result<Vec<SigningSecret>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::secret::ReceiverUrl;
 
     fn wait(text: &str) -> Option<Duration> {
         let mut headers = HeaderMap::new();
@@ -246,10 +272,26 @@ mod tests {
         assert!(!why.contains("can$ary"), "{why}");
     }
 
+    #[test]
+    fn the_query_of_the_address_is_masked_as_a_whole_and_value_by_value() {
+        let url = Url::parse("https://a.example/hook?sig=canary%2Bone&v=canary-two&b").unwrap();
+        let redactor = redactor(&url);
+        for said in [
+            "no POST /hook?sig=canary%2Bone&v=canary-two&b here",
+            "sig is canary+one",
+            "{\"v\": \"canary-two\"}",
+        ] {
+            let shown = redactor.whole(said);
+            assert!(!shown.contains("canary"), "{shown}");
+        }
+        let plain = Url::parse("https://a.example/hook").unwrap();
+        assert!(super::redactor(&plain).is_empty());
+    }
+
     #[tokio::test]
     async fn addresses_of_this_machine_are_not_connected_to() {
         let table = WebhookTable {
-            url: Some("http://127.0.0.1:1/".to_owned()),
+            url: Some(ReceiverUrl::new("http://127.0.0.1:1/")),
             ..WebhookTable::default()
         };
         let sender = Sender::new(&table).unwrap();

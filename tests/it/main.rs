@@ -91,6 +91,7 @@ mod planned;
 mod policies;
 mod pools;
 mod processes;
+mod program_announces;
 mod programs;
 mod providers;
 mod questions;

@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::agents::{config, write};
-use crate::harness::{Link, Place, Script, Spawned, calls, eventually, run, says};
+use crate::harness::{Faults, Link, Place, Script, Spawned, calls, eventually, run, says};
 
 /// Writes its own process id and those of its children: one in its group, one in a new session, one
 /// whose parent has exited. Then it waits.
@@ -189,6 +189,44 @@ fn g13_6_what_a_command_leaves_in_the_background_ends_with_it() {
         assert_eq!(ended["status"], "ok", "{ended}");
         assert_eq!(command_result(&client, &run.session).await, "exit status 0");
         assert_eq!(alive(&pids(&place).await), [0; 0]);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+/// Neither an idle daemon nor the end of a command that has left nothing reads the process table.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_process_table_is_read_only_where_something_may_be_left() {
+    run(async {
+        let place = place("if [ -e leave ]; then setsid sleep 4000 & echo $! > pids; fi");
+        let faults = Faults {
+            orders: None,
+            trace: Some(place.path().join("trace")),
+        };
+        let daemon = place.start_with(&faults).await.unwrap();
+        let client = daemon.client().await;
+        let read = || {
+            let trace = fs::read_to_string(place.path().join("trace")).unwrap();
+            let read = trace
+                .lines()
+                .filter(|line| line.contains("processes.table"));
+            read.count()
+        };
+        let command = async || {
+            let spawned = go(&client).await;
+            assert_eq!(client.ended(&spawned.id).await["status"], "ok");
+        };
+        command().await;
+        let before = read();
+        command().await;
+        // Zombies are looked for every two seconds.
+        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        assert_eq!(read(), before);
+        fs::write(place.work().join("leave"), "").unwrap();
+        command().await;
+        let left = pids(&place).await;
+        assert!(!is_alive(left[0]), "{left:?}");
+        assert!(read() > before);
         assert_eq!(daemon.stop().await, 0);
     });
 }

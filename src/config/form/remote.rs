@@ -7,7 +7,7 @@ use toml::Value;
 
 use super::{OneOf, SettingForm, Text};
 use crate::kernel::policy::overlay;
-use crate::kernel::secret::{GivenValue, Reference, Secret};
+use crate::kernel::secret::{GivenValue, ReceiverUrl, Reference, Secret};
 use crate::kernel::text::text_enum::text_enum;
 
 text_enum! {
@@ -32,11 +32,7 @@ pub struct HttpUrl;
 impl SettingForm<String> for HttpUrl {
     fn read(&self, value: &Value) -> Result<String, String> {
         let text = Text.read(value)?;
-        let is_web = text.starts_with("http://") || text.starts_with("https://");
-        let has_host = text
-            .parse::<http::Uri>()
-            .is_ok_and(|url| url.host().is_some_and(|host| !host.is_empty()));
-        match is_web && has_host && !text.contains(['?', '#', '@']) {
+        match is_web(&text) && !text.contains(['?', '#', '@']) {
             true => Ok(text),
             // Text before an @ or after a ? may be a secret, and addresses are displayed to
             // everyone.
@@ -50,6 +46,37 @@ impl SettingForm<String> for HttpUrl {
     fn show(&self, value: &String) -> Option<Value> {
         Some(value.clone().into())
     }
+}
+
+/// The address of a receiver: an `http` or `https` URL without user and fragment. Its query is never
+/// displayed.
+pub struct ReceiverAddress;
+
+impl SettingForm<ReceiverUrl> for ReceiverAddress {
+    fn read(&self, value: &Value) -> Result<ReceiverUrl, String> {
+        let text = Text.read(value)?;
+        let before = text.split('?').next().unwrap_or_default();
+        match is_web(&text) && !before.contains('@') && !text.contains('#') {
+            true => Ok(ReceiverUrl::new(text)),
+            false => Err(
+                "an address such as https://example.org/hook, without user and fragment, is \
+                 expected"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    fn show(&self, value: &ReceiverUrl) -> Option<Value> {
+        Some(value.expose().into())
+    }
+}
+
+/// True for an `http` or `https` URL with a host.
+fn is_web(text: &str) -> bool {
+    let has_host = text
+        .parse::<http::Uri>()
+        .is_ok_and(|url| url.host().is_some_and(|host| !host.is_empty()));
+    (text.starts_with("http://") || text.starts_with("https://")) && has_host
 }
 
 /// A text, or a reference to where it is read from: `{ from = "env:NAME" }`.

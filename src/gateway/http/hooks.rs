@@ -10,7 +10,8 @@ use hyper::body::Incoming;
 use crate::doors::hooks::{Delivered, Delivery, Hook, HookError};
 use crate::gateway::access::connection_limits::Seat;
 use crate::gateway::access::peer::Peer;
-use crate::gateway::http::{HttpGateway, HttpResponse, json, take_body, wrong_method};
+use crate::gateway::http::body::take_body;
+use crate::gateway::http::{HttpGateway, HttpResponse, json, wrong_method};
 use crate::gateway::local_api::LocalApi;
 use crate::gateway::rpc::Connection;
 use crate::kernel::fault::{Fault, Kind};
@@ -82,7 +83,7 @@ async fn deliver(
     hook.check_form(request.headers())?;
     let (head, body) = request.into_parts();
     let most = usize::try_from(hook.table.max_body).unwrap_or(usize::MAX);
-    let body = take_body(door, &connection, body, most).await?;
+    let body = take_body(door, &connection, &head.headers, body, most).await?;
     let delivery = Delivery {
         headers: &head.headers,
         body: &body,

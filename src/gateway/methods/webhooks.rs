@@ -124,6 +124,6 @@ fn letter(letter: DeadLetter) -> wire::DeadLetter {
         attempts: letter.attempts,
         failure: letter.failure,
         died_at: letter.died_at,
-        replaying: letter.replay,
+        replaying: letter.replay.is_some(),
     }
 }

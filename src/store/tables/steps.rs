@@ -260,11 +260,12 @@ pub fn remove_some(tx: &mut dyn Tx, run: RunId, limit: u32) -> Result<u64, DbErr
     )
 }
 
-/// Seq of the last message that the run's latest model call sees; 0 before the first call.
+/// Seq of the last message that the run's latest step that answers sees, be it a model call or a turn
+/// of a program; 0 before the first one.
 pub fn seen_up_to(tx: &mut dyn Tx, run: RunId) -> Result<i64, DbError> {
     number(
         tx,
-        "SELECT seen_up_to FROM steps WHERE run_id = ?1 AND kind = 'model' \
+        "SELECT seen_up_to FROM steps WHERE run_id = ?1 AND seen_up_to IS NOT NULL \
          ORDER BY seq DESC LIMIT 1",
         &[(&run).into()],
     )

@@ -104,7 +104,7 @@ pub mod dead {
             "attempts" => "attempts = 0",
             "failure" => "failure = ''",
             "died_at" => "died_at = 0",
-            "replay" => "replay = 0",
+            "replay" => "replay = NULL",
         }
     }
 
@@ -137,7 +137,7 @@ pub mod dead {
         limit: u32,
     ) -> Result<Vec<DeadLetter>, DbError> {
         let sql = format!(
-            "SELECT {COLUMNS} FROM dead_letters WHERE webhook = ?1 AND replay = 1 AND cursor > ?2 \
+            "SELECT {COLUMNS} FROM dead_letters WHERE webhook = ?1 AND replay IS NOT NULL AND cursor > ?2 \
              ORDER BY cursor LIMIT {limit}"
         );
         all(tx, &sql, &[webhook.into(), after.into()], read)

@@ -69,9 +69,14 @@ type Engine = fn(&std::path::Path) -> Box<dyn Tx>;
 
 impl Bench {
     pub fn new(engine: Engine) -> Self {
+        Bench::with(engine)
+    }
+
+    /// A bench on the database that `open` makes in a new folder.
+    pub fn with(open: impl FnOnce(&std::path::Path) -> Box<dyn Tx>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         Bench {
-            db: engine(folder.path()),
+            db: open(folder.path()),
             clock: Clock::test(Timestamp(1_000_000)),
             settings: CommandSettings {
                 breaker: BreakerPolicy::OFF,
@@ -335,6 +340,8 @@ pub(super) fn policy(spawn: Spawn, announce: AnnouncePolicy) -> Spawn {
 fn sqlite(folder: &std::path::Path) -> Box<dyn Tx> {
     let path = folder.join("abide.db");
     let mut db = Sqlite::open(&path, Use::Write).unwrap();
+    // No test of the suite ends its machine, and waiting for the disk takes most of the time.
+    db.execute("PRAGMA synchronous = 0", &[]).unwrap();
     migrate::migrate(&mut db, None).unwrap();
     Box::new(db)
 }

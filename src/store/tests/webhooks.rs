@@ -3,7 +3,7 @@
 
 use super::Bench;
 use crate::command::{ConfigureWebhooks, DropLetters, RecordWebhook, ReplayLetters, Sweep};
-use crate::contract::webhooks::{LetterChoice, WebhookRecord, WebhookTable};
+use crate::contract::webhooks::{LetterChoice, RefusedLetter, WebhookRecord, WebhookTable};
 use crate::kernel::event::KindPattern;
 use crate::kernel::fault::Kind;
 use crate::kernel::time::Timestamp;
@@ -32,7 +32,7 @@ fn letter(cursor: i64) -> DeadLetter {
         attempts: 3,
         failure: "the receiver answered 500".to_owned(),
         died_at: Timestamp(7),
-        replay: false,
+        replay: None,
         body: "{}".to_owned(),
     }
 }
@@ -150,10 +150,16 @@ pub fn dead_letters_are_bounded_and_delivered_again_once(mut bench: Bench) {
     }
     let queued = dead_letters::queued(bench.db.as_mut(), "audit", 0, 10).unwrap();
     assert_eq!(queued.len(), 2);
+    let refusal = |request| RefusedLetter {
+        cursor: 4,
+        request,
+        attempts: 9,
+        failure: "the receiver answered 404".to_owned(),
+    };
     let record = WebhookRecord {
         name: webhook(),
         replayed: vec![3],
-        refused: vec![(4, 9, "the receiver answered 404".to_owned())],
+        refused: vec![refusal(queued[1].replay)],
         ..WebhookRecord::default()
     };
     for _ in 0..2 {
@@ -163,7 +169,21 @@ pub fn dead_letters_are_bounded_and_delivered_again_once(mut bench: Bench) {
         assert!(dead_letters::queued(db, "audit", 0, 10).unwrap().is_empty());
         assert!(dead_letters::get(db, "audit", 3).unwrap().is_none());
         let refused = dead_letters::get(db, "audit", 4).unwrap().unwrap();
-        assert_eq!((refused.attempts, refused.replay), (9, false));
+        assert_eq!((refused.attempts, refused.replay), (9, None));
+    }
+    // The refusal of an earlier request answers no later one, however often it is stored.
+    bench.run(replay.clone()).unwrap();
+    let record = WebhookRecord {
+        name: webhook(),
+        refused: vec![refusal(queued[1].replay)],
+        ..WebhookRecord::default()
+    };
+    for _ in 0..2 {
+        let record = record.clone();
+        bench.run(RecordWebhook { record }).unwrap();
+        let waiting = dead_letters::queued(bench.db.as_mut(), "audit", 0, 10).unwrap();
+        assert_eq!(waiting.len(), 1);
+        assert!(waiting[0].replay > queued[1].replay);
     }
     let all = DropLetters {
         webhook: webhook(),

@@ -2,6 +2,7 @@
 //! sender is told otherwise.
 
 mod checks;
+mod doors;
 mod refusals;
 pub(crate) mod sender;
 mod settings;

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::harness::Daemon;
@@ -43,6 +43,18 @@ pub(crate) async fn request(
     body: &[u8],
 ) -> Option<Reply> {
     let address = daemon.url().rsplit_once('/').unwrap().1;
+    let stream = TcpStream::connect(address).await.ok()?;
+    request_over(stream, address, first, headers, body).await
+}
+
+/// The same over this connection to `address`.
+pub(super) async fn request_over(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    address: &str,
+    first: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Option<Reply> {
     let mut head = format!("{first} HTTP/1.1\r\nconnection: close\r\n");
     if !headers.iter().any(|(name, _)| *name == "host") {
         head.push_str(&format!("host: {address}\r\n"));
@@ -54,7 +66,6 @@ pub(crate) async fn request(
         head.push_str(&format!("{name}: {value}\r\n"));
     }
     head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
-    let mut stream = TcpStream::connect(address).await.ok()?;
     stream.write_all(head.as_bytes()).await.ok()?;
     stream.write_all(body).await.ok()?;
     let mut text = String::new();

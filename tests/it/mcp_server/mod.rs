@@ -3,6 +3,7 @@
 
 pub(crate) mod host;
 mod outside;
+mod search;
 mod tasks;
 
 use std::collections::BTreeSet;

@@ -54,7 +54,8 @@ pub(crate) fn encrypted() -> (Place, Fingerprint) {
     (configured(place), print)
 }
 
-fn configured(mut place: Place) -> Place {
+/// Its daemon speaks TLS with the certificate of the place.
+pub(crate) fn configured(mut place: Place) -> Place {
     for (key, path) in [
         ("gateway.tls_cert_file", cert_of(&place)),
         ("gateway.tls_key_file", key_of(&place)),

@@ -1,6 +1,7 @@
 //! Webhooks: real receivers that accept, fail, hang, redirect, answer late and close in the middle,
 //! while daemons are killed and restarted.
 
+mod faults;
 mod letters;
 pub(crate) mod receiver;
 mod sending;

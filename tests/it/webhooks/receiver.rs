@@ -20,6 +20,10 @@ pub(crate) enum Verdict {
     With(u16, &'static str, String),
     /// It answers 200 once [`Receiver::let_go`] is called.
     Late,
+    /// It answers with this status and a header once [`Receiver::let_go`] is called.
+    LateWith(u16, &'static str, String),
+    /// It answers 500, and repeats the path that was called.
+    Echo,
     /// It never answers.
     Hang,
     /// It closes the connection in the middle of a 200.
@@ -189,13 +193,22 @@ impl Receiver {
             state.attempts.push(attempt);
             let place = state.attempts.len() - 1;
             changed.notify_all();
-            if verdict == Verdict::Late {
-                let mut state = changed.wait_while(state, |state| !state.released).unwrap();
-                state.attempts[place].accepted = true;
-                verdict = Verdict::Status(200);
-                changed.notify_all();
+            let path = state.attempts[place].path.clone();
+            match verdict {
+                Verdict::Late => {
+                    let mut state = changed.wait_while(state, |state| !state.released).unwrap();
+                    state.attempts[place].accepted = true;
+                    verdict = Verdict::Status(200);
+                    changed.notify_all();
+                }
+                Verdict::LateWith(status, name, value) => {
+                    let state = changed.wait_while(state, |state| !state.released).unwrap();
+                    verdict = Verdict::With(status, name, value);
+                    drop(state);
+                }
+                _ => drop(state),
             }
-            if !carry_out(&stream, &verdict) {
+            if !carry_out(&stream, &verdict, &path) {
                 break;
             }
         }
@@ -203,7 +216,7 @@ impl Receiver {
 }
 
 /// Answers; false if the connection is over.
-fn carry_out(mut stream: &TcpStream, verdict: &Verdict) -> bool {
+fn carry_out(mut stream: &TcpStream, verdict: &Verdict, path: &str) -> bool {
     let (status, header) = match verdict {
         Verdict::Status(status) => (*status, String::new()),
         Verdict::With(status, name, value) => (*status, format!("{name}: {value}\r\n")),
@@ -217,9 +230,13 @@ fn carry_out(mut stream: &TcpStream, verdict: &Verdict) -> bool {
             let _ = stream.shutdown(Shutdown::Both);
             return false;
         }
-        Verdict::Late => return false,
+        Verdict::Echo => (500, String::new()),
+        Verdict::Late | Verdict::LateWith(..) => return false,
     };
-    let body = format!("status {status}");
+    let body = match verdict {
+        Verdict::Echo => format!("cannot POST {path}"),
+        _ => format!("status {status}"),
+    };
     let answer = format!(
         "HTTP/1.1 {status} Said\r\n{header}content-length: {}\r\n\r\n{body}",
         body.len()

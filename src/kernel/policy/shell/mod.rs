@@ -23,6 +23,8 @@ mod word;
 mod wrappers;
 
 #[cfg(test)]
+mod first_word_tests;
+#[cfg(test)]
 mod real_tests;
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,11 @@ use super::CommandLine;
 
 /// The decision of these rules if the default for shell commands is `ask`.
 pub(super) fn judge(rules: &[(&str, Decision)], line: &str) -> Decision {
+    judge_line(rules, CommandLine::read(line))
+}
+
+/// The same for a parsed line.
+pub(super) fn judge_line(rules: &[(&str, Decision)], line: CommandLine) -> Decision {
     let rules: Vec<Rule> = rules
         .iter()
         .map(|(pattern, decision)| Rule {
@@ -19,7 +24,6 @@ pub(super) fn judge(rules: &[(&str, Decision)], line: &str) -> Decision {
             decision: *decision,
         })
         .collect();
-    let line = CommandLine::read(line);
     let subject = Subject {
         things: line.commands.into_iter().map(CallTarget::Command).collect(),
         texts: line.texts,

@@ -164,7 +164,16 @@ fn unwrap(
         return;
     };
     let base = name.rsplit('/').next().unwrap_or(name);
-    match starts(base, words, within.is_fed) {
+    let starts = starts(base, words, within.is_fed);
+    let replaces = matches!(
+        starts,
+        Starts::Input | Starts::Script(_) | Starts::Words { .. }
+    );
+    if replaces && !options::is_standard(name) {
+        // Any program may have this name, be it `./env` or `A=/env`, so it must be allowed as well.
+        found.push(command.clone());
+    }
+    match starts {
         Starts::Nothing => found.push(command),
         Starts::Anything => {
             command.runs_anything = true;

@@ -34,8 +34,8 @@ CREATE TABLE dead_letters (
     attempts    INTEGER NOT NULL,
     failure     TEXT    NOT NULL,
     died_at     INTEGER NOT NULL,
-    -- 1 while it waits to be delivered again.
-    replay      INTEGER NOT NULL,
+    -- Number of the request to deliver it again that it waits for.
+    replay      INTEGER,
     -- The message: the event itself may be gone.
     body        TEXT    NOT NULL,
     PRIMARY KEY (webhook, cursor)
