@@ -2,9 +2,11 @@
 //! becomes of its turns, its calls and its requests.
 
 mod codex;
+mod dropped;
 mod files;
 mod permissions;
 pub(crate) mod played;
+mod repeated;
 mod restarts;
 
 use serde_json::{Value, json};
