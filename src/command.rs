@@ -11,8 +11,8 @@ use crate::contract::webhooks::{LetterChoice, WebhookRecord, WebhookTable};
 use crate::kernel::ages::ClockTrust;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{
-    AnnounceId, ApprovalId, BootId, MemoryId, MessageId, QuestionId, RunId, SessionId, SessionKey, StepId,
-    TokenId,
+    AnnounceId, ApprovalId, BootId, MemoryId, MessageId, QuestionId, RunId, SessionId, SessionKey,
+    StepId, TokenId,
 };
 use crate::kernel::memory::Memory;
 use crate::kernel::node::{NodeInvite, PairedNode};

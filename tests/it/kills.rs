@@ -38,6 +38,7 @@ const BETWEEN: &[&str] = &[
     "drive.performing",
     "acp.prompting",
     "acp.prompted",
+    "acp.terminal",
     "keeper.ready",
     "keeper.handed",
     "drive.recording",

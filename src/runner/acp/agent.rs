@@ -8,7 +8,9 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::calls::Described;
+use super::commands::TerminalCommand;
 use super::link::{Link, NoResult};
+use super::terminals::Terminals;
 use super::turn::{AgentCall, Turn};
 use crate::acp_protocol::Answered;
 use crate::acp_protocol::answer::{AgentCapabilities, Prompted};
@@ -36,6 +38,8 @@ pub(super) struct Agent {
     pub session: OnceLock<String>,
     /// Files that are read at the same time.
     pub reads: Arc<Semaphore>,
+    /// The commands that run for it.
+    pub terminals: Terminals,
     state: Mutex<AgentState>,
     /// Counts the changes of the state.
     changes: watch::Sender<u64>,
@@ -82,6 +86,7 @@ impl Agent {
             sign_in: OnceLock::new(),
             session: OnceLock::new(),
             reads: Arc::new(Semaphore::new(MAX_READS)),
+            terminals: Terminals::default(),
             state: Mutex::default(),
             changes: watch::channel(0).0,
         }
@@ -138,8 +143,12 @@ impl Agent {
         if let Some(turn) = state.turn.as_mut().filter(|turn| turn.prompt == prompt) {
             let why = match &result {
                 Ok(_) => "the agent ended its turn before this was decided; nothing was done",
-                Err(NoResult::Refused(_)) => "the turn failed before this was decided; nothing was done",
-                Err(NoResult::Ended(_)) => "the agent's program ended before this was decided; nothing was done",
+                Err(NoResult::Refused(_)) => {
+                    "the turn failed before this was decided; nothing was done"
+                }
+                Err(NoResult::Ended(_)) => {
+                    "the agent's program ended before this was decided; nothing was done"
+                }
             };
             turn.result = Some(result);
             for call in &mut turn.calls {
@@ -150,6 +159,7 @@ impl Agent {
                     dropped.extend(call.step);
                 }
             }
+            self.terminals.end_all();
         }
         drop(state);
         self.changed();
@@ -237,6 +247,11 @@ impl Agent {
         self.of_call(step, given).flatten()
     }
 
+    /// The command that the agent wants to run by this call.
+    pub(super) fn command(&self, step: StepId) -> Option<TerminalCommand> {
+        self.of_call(step, |call| call.command.clone()).flatten()
+    }
+
     /// Shows the text and thinking since the last time.
     pub(super) fn show(&self, shown: &mut Shown, sink: &dyn TextSink) {
         let state = self.state();
@@ -301,16 +316,20 @@ impl Agent {
         self.of_call(step, |_| ()).is_some()
     }
 
-    pub(super) fn of_call<T>(&self, step: StepId, on: impl FnOnce(&mut AgentCall) -> T) -> Option<T> {
+    pub(super) fn of_call<T>(
+        &self,
+        step: StepId,
+        on: impl FnOnce(&mut AgentCall) -> T,
+    ) -> Option<T> {
         let mut state = self.state();
         let mut calls = state.turn.as_mut()?.calls.iter_mut();
         calls.find(|call| call.step == Some(step)).map(on)
     }
 
-    /// True if this step is a request for a file, and no call that the agent makes itself.
-    pub(super) fn requests_file(&self, step: StepId) -> bool {
-        let is_file = |call: &mut AgentCall| call.id.is_none();
-        self.of_call(step, is_file).unwrap_or_default()
+    /// True if this step is a request of its client, and no call that the agent makes itself.
+    pub(super) fn is_request(&self, step: StepId) -> bool {
+        let is_request = |call: &mut AgentCall| call.id.is_none();
+        self.of_call(step, is_request).unwrap_or_default()
     }
 
     /// The result of a call once it has ended, and whether it failed.
@@ -333,7 +352,7 @@ impl Agent {
         self.of_call(step, |call| {
             call.is_recorded = true;
             // The content of a file may be long.
-            (call.fixed, call.judged) = (None, None);
+            (call.fixed, call.judged, call.command) = (None, None, None);
         });
         self.changed();
     }
@@ -384,6 +403,7 @@ impl Agent {
     pub(super) fn ask_to_end(&self) -> bool {
         let mut state = self.state();
         state.is_cancelling = true;
+        self.terminals.end_all();
         let Some(turn) = state.turn.as_mut().filter(|turn| turn.result.is_none()) else {
             return false;
         };

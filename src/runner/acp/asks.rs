@@ -7,15 +7,17 @@ use serde_json::{Value, json};
 
 use super::OutsideRunner;
 use super::agent::Agent;
+use super::commands::TerminalCommand;
 use super::turn::{Ask, MAX_CALLS, MAX_WAITING, Turn};
 use crate::acp_protocol::answer::{AskPermission, PermissionKind, PermissionOption};
 use crate::acp_protocol::request::{
     CancelRequest, PermissionAnswer, PermissionOutcome, ReadFile, WriteFile,
 };
+use crate::acp_protocol::terminal::CreateTerminal;
 use crate::acp_protocol::{Incoming, RpcError, code, params};
 use crate::contract::journal::RunView;
 use crate::kernel::ids::{RunId, StepId};
-use crate::kernel::run::step::Step;
+use crate::kernel::run::step::{EffectClass, Step};
 
 /// The kinds of options that refuse a call.
 const REJECTIONS: [PermissionKind; 2] = [PermissionKind::RejectOnce, PermissionKind::RejectAlways];
@@ -35,6 +37,17 @@ impl OutsideRunner {
         match message {
             Incoming::Request { id, method, params } if method == "fs/read_text_file" => {
                 self.read_at_once(agent, view, step, (id, params));
+            }
+            Incoming::Request { id, method, params }
+                if matches!(
+                    &*method,
+                    "terminal/output"
+                        | "terminal/wait_for_exit"
+                        | "terminal/kill"
+                        | "terminal/release"
+                ) =>
+            {
+                agent.of_terminal(id, &method, params);
             }
             Incoming::Notification { method, params } if method == "$/cancel_request" => {
                 let dropped = agent.cancel_request(params);
@@ -130,6 +143,23 @@ impl Agent {
                 let title = format!("write {}", file.path);
                 let id = id.clone();
                 turn.request(title, ("write", fixed), bytes, Ask::Write { id, file });
+            }
+            "terminal/create" => {
+                let asked: CreateTerminal = params(given)?;
+                self.check(&asked.session_id)?;
+                let turn = under_way(turn.filter(|_| !is_cancelling))?;
+                let command = TerminalCommand::new(asked)?;
+                has_room(turn, command.bytes())?;
+                let fixed = ("shell", command.arguments());
+                let (id, bytes) = (id.clone(), command.bytes());
+                let ask = Ask::Terminal {
+                    id,
+                    command: command.clone(),
+                };
+                let call = turn.request(command.line(), fixed, bytes, ask);
+                // What a command does, it may do again.
+                call.effect = EffectClass::Once;
+                call.command = Some(command);
             }
             _ => {
                 let message = format!("this client has no method {method}");

@@ -69,6 +69,12 @@ impl OutsideRunner {
             OTHER => return Ok(tool::admit_unknown(&rights, name, arguments)),
             _ => {}
         }
+        let command = live.as_ref().and_then(|agent| agent.command(step.id));
+        if let Some(command) = command
+            && let Some(argv) = command.judged()
+        {
+            return Ok(tool::admit_argv(&rights, &argv, &command.line()));
+        }
         let mut admitted = Admission::Allowed;
         for one in each(arguments) {
             let decided = self.tools.admit(Call {
@@ -86,8 +92,8 @@ impl OutsideRunner {
             });
             admitted = stricter(admitted, decided.await);
         }
-        // The file of a request is confined anyway.
-        let is_confined = live.is_some_and(|agent| agent.requests_file(step.id));
+        // The file of a request is confined anyway, and its command is known.
+        let is_confined = live.is_some_and(|agent| agent.is_request(step.id));
         let unknown = unknown_target(name, arguments, &folder);
         if let Some(why) = unknown.filter(|_| !is_confined) {
             let asked = Admission::NeedsApproval(Consent {

@@ -4,18 +4,21 @@
 //!
 //! `link` has the connection, `agent` the program with its session, `turn` what it has said and done
 //! for a prompt, `calls` its calls as tools, `steps` the calls as steps, `asks` what it asks of its
-//! client, `gate` decides on it, `files` carries it out, `session` starts the program and opens its
-//! session, `prompt` has the texts that it is told.
+//! client, `gate` decides on it, `files` and `terminals` carry it out, `commands` has the commands of
+//! terminals, `session` starts the program and opens its session, `prompt` has the texts that it is
+//! told.
 
 mod agent;
 mod asks;
 mod calls;
+mod commands;
 mod files;
 mod gate;
 mod link;
 mod prompt;
 mod session;
 mod steps;
+mod terminals;
 mod turn;
 
 use std::collections::HashMap;
@@ -98,7 +101,10 @@ impl OutsideRunner {
     /// The run has this agent no more.
     fn forget(&self, run: RunId, agent: &Arc<Agent>) {
         let mut live = self.live();
-        if live.get(&run).is_some_and(|known| Arc::ptr_eq(known, agent)) {
+        if live
+            .get(&run)
+            .is_some_and(|known| Arc::ptr_eq(known, agent))
+        {
             live.remove(&run);
         }
     }
@@ -217,6 +223,7 @@ impl Runner for OutsideRunner {
         agent.ask_to_end();
         Box::pin(async move {
             agent.link.close().await;
+            agent.terminals.all_ended().await;
             Vec::new()
         })
     }

@@ -136,6 +136,7 @@ impl OutsideRunner {
                     read_text_file: true,
                     write_text_file: true,
                 },
+                terminal: true,
                 ..ClientCapabilities::default()
             },
             client_info: Some(json!({ "name": "abide", "version": version() })),

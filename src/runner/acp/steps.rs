@@ -155,6 +155,13 @@ impl OutsideRunner {
                     runner.write_file(&of, &view, &of_step, &id, file).await
                 });
             }
+            Ask::Terminal { id, command } => {
+                let (runner, of, view) = (self.clone(), Arc::clone(agent), Arc::clone(view));
+                let of_step = Arc::clone(step);
+                agent.carry_out(step.id, async move {
+                    runner.run_command(&of, &view, &of_step, &id, command).await
+                });
+            }
         }
         None
     }

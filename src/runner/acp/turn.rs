@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::calls::Described;
+use super::commands::TerminalCommand;
 use super::link::NoResult;
 use crate::acp_protocol::answer::{PermissionOption, Prompted};
 use crate::acp_protocol::request::{ContentBlock, ReadFile, WriteFile};
@@ -46,6 +47,8 @@ pub(super) struct AgentCall {
     pub(super) described: Described,
     /// The tool and arguments that are journaled, if the description does not tell them.
     pub(super) fixed: Option<(&'static str, Value)>,
+    /// The command of a request for a terminal.
+    pub(super) command: Option<TerminalCommand>,
     /// The arguments that its gate judges: those of its step are redacted.
     pub(super) judged: Option<Value>,
     /// It is to become a step.
@@ -80,13 +83,18 @@ pub(super) enum Ask {
     Read { id: Value, file: ReadFile },
     /// That a file is written.
     Write { id: Value, file: WriteFile },
+    /// That a command is run.
+    Terminal { id: Value, command: TerminalCommand },
 }
 
 impl Ask {
     /// The agent's id of the request.
     pub(super) fn id(&self) -> &Value {
         match self {
-            Ask::Permission { id, .. } | Ask::Read { id, .. } | Ask::Write { id, .. } => id,
+            Ask::Permission { id, .. }
+            | Ask::Read { id, .. }
+            | Ask::Write { id, .. }
+            | Ask::Terminal { id, .. } => id,
         }
     }
 }
@@ -282,6 +290,7 @@ impl AgentCall {
             id,
             described: Described::default(),
             fixed: None,
+            command: None,
             judged: None,
             is_due: false,
             step: None,
@@ -322,5 +331,60 @@ impl AgentCall {
             && step.tool.as_deref() == Some(tool)
             && step.input == *arguments
             && !arguments.to_string().contains(MASK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::ids::RunId;
+    use crate::kernel::run::step::{Intent, StepKind};
+    use crate::kernel::time::Timestamp;
+    use uuid::Uuid;
+
+    fn id(number: u128) -> StepId {
+        StepId(Uuid::from_u128(number))
+    }
+
+    fn stored(command: &str) -> Step {
+        let intent = Intent {
+            id: id(7),
+            kind: StepKind::Tool,
+            tool: Some("shell".to_owned()),
+            tool_call: None,
+            asked_by: Some(id(1)),
+            effect: EffectClass::Idempotent,
+            input: json!({ "command": command }),
+            params_summary: None,
+            context: None,
+        };
+        intent.into_step(RunId(Uuid::from_u128(2)), 2, None, Timestamp(0))
+    }
+
+    fn repeats(step: &Step, prompt: StepId, command: &str) -> bool {
+        let mut call = AgentCall::new(Some("c".to_owned()));
+        call.asks(Ask::Permission {
+            id: json!(1),
+            options: Vec::new(),
+        });
+        call.repeats(step, prompt, "shell", &json!({ "command": command }))
+    }
+
+    #[test]
+    fn a_question_repeats_only_the_same_call_that_was_not_answered() {
+        let step = stored("make");
+        assert!(repeats(&step, id(1), "make"));
+        assert!(!repeats(&step, id(1), "make "));
+        assert!(!repeats(&step, id(3), "make"), "another prompt");
+        for state in [StepState::Started, StepState::Done, StepState::Failed] {
+            let step = Step {
+                state,
+                ..step.clone()
+            };
+            assert!(!repeats(&step, id(1), "make"), "{state}");
+        }
+        // A command with this text is another one than that with the hidden value.
+        let masked = stored("cat [secret:KEY]");
+        assert!(!repeats(&masked, id(1), "cat [secret:KEY]"));
     }
 }

@@ -8,6 +8,7 @@ mod permissions;
 pub(crate) mod played;
 mod repeated;
 mod restarts;
+mod terminals;
 
 use serde_json::{Value, json};
 

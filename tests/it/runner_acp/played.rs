@@ -442,7 +442,10 @@ impl Turn {
             // A process of it is left that does not end when it is asked to.
             "leaves" => {
                 let line = "trap '' TERM; echo $$ > left; while :; do sleep 1; done";
-                std::process::Command::new("/bin/sh").args(["-c", line]).spawn().unwrap();
+                std::process::Command::new("/bin/sh")
+                    .args(["-c", line])
+                    .spawn()
+                    .unwrap();
                 while fs::read_to_string("left").unwrap_or_default().is_empty() {
                     std::thread::sleep(Duration::from_millis(5));
                 }
