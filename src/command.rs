@@ -12,7 +12,7 @@ use crate::kernel::ages::ClockTrust;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::{
     AnnounceId, ApprovalId, BootId, MemoryId, MessageId, QuestionId, RunId, SessionId, SessionKey,
-    TokenId,
+    StepId, TokenId,
 };
 use crate::kernel::memory::Memory;
 use crate::kernel::node::{NodeInvite, PairedNode};
@@ -351,6 +351,22 @@ commands! {
         call: Box<Intent>,
     } -> () as "begin_call",
         |context| outside::begin_call(context, by, *call);
+    /// The answer to an outside agent's call may be given.
+    AnswerCall {
+        /// The step of the call.
+        by: StepRef,
+    } -> () as "answer_call",
+        |context| outside::answer_call(context, by);
+    /// The call whose question an outside agent has dropped does not wait for a person any more.
+    EndCall {
+        /// The run.
+        run: RunId,
+        /// The step of the call.
+        call: StepId,
+        /// Why, as the outcome of the call.
+        why: String,
+    } -> () as "end_call",
+        |context| outside::end_call(context, run, call, &why);
     /// The wait has ended at its deadline; a waiting step has the progress so far as its outcome.
     WindowOver {
         /// The wait.

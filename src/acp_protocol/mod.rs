@@ -6,6 +6,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod request;
+pub(crate) mod terminal;
 pub(crate) mod update;
 
 use serde::de::DeserializeOwned;

@@ -126,9 +126,12 @@ fn reopen(
             step.waits = Some(wait);
         }
         StepFate::Uncertain => {
-            let text = waiting::uncertain(step.tool.as_deref().unwrap_or("the tool"));
-            let message = tool_result(context, &step, &text, true);
-            let appended = context.append_of(run, vec![message])?;
+            // No entry of the transcript asks for the call of an outside agent.
+            let message = (!step.is_outside_call()).then(|| {
+                let text = waiting::uncertain(step.tool.as_deref().unwrap_or("the tool"));
+                tool_result(context, &step, &text, true)
+            });
+            let appended = context.append_of(run, message.into_iter().collect())?;
             step.message_seq = appended.first().map(|message| message.seq);
             step.state = StepState::Uncertain;
             step.ended_at = Some(context.now.wall);

@@ -295,7 +295,9 @@ fn already_over(approval: &Approval) -> Fault {
         ApprovalState::Allowed => "is already allowed",
         ApprovalState::Denied => "is already denied",
         ApprovalState::Expired => "has expired and counts as denied",
-        ApprovalState::Closed | ApprovalState::Open => "was closed: its run has ended",
+        ApprovalState::Closed | ApprovalState::Open => {
+            "was closed: its run has ended, or its agent has dropped the question"
+        }
     };
     Fault::new(
         Kind::Conflict,

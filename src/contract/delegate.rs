@@ -229,6 +229,19 @@ pub trait Delegate: Send + Sync + 'static {
     /// Begins a call that an outside agent makes in its turn; it is in the store once this returns.
     fn begin_call(&self, site: Site, call: Intent) -> BoxFuture<'static, Result<(), Fault>>;
 
+    /// The answer to this call of an outside agent may be given, and only in this process; that is in
+    /// the store once this returns.
+    fn answer_call(&self, site: Site) -> BoxFuture<'static, Result<(), Fault>>;
+
+    /// Ends the wait of a call whose question an outside agent has dropped, with this outcome; the
+    /// approval is closed once this returns.
+    fn end_call(
+        &self,
+        run: RunId,
+        call: StepId,
+        why: String,
+    ) -> BoxFuture<'static, Result<(), Fault>>;
+
     /// The agents that the caller may spawn.
     fn agents(&self, site: Site) -> BoxFuture<'static, Result<ToolReply, Fault>>;
 }

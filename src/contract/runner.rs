@@ -151,6 +151,10 @@ pub trait Runner: Send + Sync + 'static {
     /// waits for an answer, gets the refusal.
     fn refused(&self, _step: &Step, _why: &str) {}
 
+    /// The step waits for a person. The program that makes the call may have dropped its question
+    /// meanwhile, and then ends the wait.
+    fn waits(&self, _step: &Step) {}
+
     /// The executor of the run is being stopped: once this resolves, the programs of its steps have
     /// had the time that their protocol gives them to end the work. Takes at most two seconds.
     fn stopping(&self, _run: RunId) -> BoxFuture<'static, ()> {

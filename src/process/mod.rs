@@ -1,8 +1,8 @@
 //! Starts programs with an exact environment, their own session, bounded output and a time limit,
 //! and ends them with all their descendants. Tools and runners start programs only here.
 //!
-//! A program of a step runs under a keeper, which goes on while the daemon is down; all others are
-//! children of the daemon and end with it.
+//! A program of a step runs under a keeper, which goes on while the daemon is down; all others, and the
+//! programs of outside agents, are children of the daemon and end with it.
 //!
 //! A program belongs to a step of a run, to a call of a gateway to this node, or it is a service: a
 //! program that the daemon started for itself and talks to over pipes. Descendants are found by parent and session, and, where a
@@ -10,6 +10,7 @@
 //! [`STATE_DIR`]). After a restart the marks identify the processes that the previous daemon
 //! process left running.
 
+mod attended;
 mod call;
 mod capture;
 mod cleanup;
@@ -28,6 +29,7 @@ mod stream;
 mod table;
 mod tree;
 
+pub use attended::AttendedProgram;
 pub use capture::Captured;
 pub use inherited::close_inherited;
 pub use keeper::{KeeperOptions, Keepers, ProgramFault, ProgramStep, kept, survey};

@@ -12,7 +12,9 @@ use serde_json::json;
 use super::drive::submit;
 use super::send::{OutgoingMessage, accepted_json, run_id, step_key};
 use super::{Principal, Registry};
-use crate::command::{Ask, BeginCall, KeepOutput, KeepTurn, Sender, StepRef, WaitFor, relation};
+use crate::command::{
+    AnswerCall, Ask, BeginCall, EndCall, KeepOutput, KeepTurn, Sender, StepRef, WaitFor, relation,
+};
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{
     Delegate, DelegateArgs, PinnedText, QuestionArgs, RecallArgs, SendArgs, SessionRef, Site,
@@ -20,6 +22,7 @@ use crate::contract::delegate::{
 };
 use crate::contract::skills::SkillSet;
 use crate::kernel::fault::{Fault, Kind};
+use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::policy::{PolicyTarget, Relation, Right, Who};
 use crate::kernel::run::outside::OutsideTurn;
 use crate::kernel::run::step::Intent;
@@ -357,6 +360,24 @@ impl Delegate for Registry {
             let (by, call) = (step_ref(site), Box::new(call));
             submit(&inner, BeginCall { by, call }).await
         })
+    }
+
+    fn answer_call(&self, site: Site) -> BoxFuture<'static, Result<(), Fault>> {
+        let inner = Arc::clone(&self.inner);
+        Box::pin(async move {
+            let by = step_ref(site);
+            submit(&inner, AnswerCall { by }).await
+        })
+    }
+
+    fn end_call(
+        &self,
+        run: RunId,
+        call: StepId,
+        why: String,
+    ) -> BoxFuture<'static, Result<(), Fault>> {
+        let inner = Arc::clone(&self.inner);
+        Box::pin(async move { submit(&inner, EndCall { run, call, why }).await })
     }
 
     fn agents(&self, site: Site) -> BoxFuture<'static, Result<ToolReply, Fault>> {

@@ -62,6 +62,10 @@ impl Runner for Runners {
         self.outside.refused(step, why);
     }
 
+    fn waits(&self, step: &Step) {
+        self.outside.waits(step);
+    }
+
     fn stopping(&self, run: RunId) -> BoxFuture<'static, ()> {
         self.outside.stopping(run)
     }

@@ -17,8 +17,8 @@ use super::output::Rest;
 use super::registry_tool::{self, Called, CallingStep};
 use super::shell::Shell;
 use super::{
-    ToolOutput, Unopened, Workspace, delegating, fetch, gate, memory_tools, session_tools, skill,
-    todo,
+    ToolOutput, Unopened, Workspace, delegating, fetch, gate, memory_tools, session_tools, shell,
+    skill, todo,
 };
 use crate::contract::BoxFuture;
 use crate::contract::delegate::{Delegate, DelegateSlot, Site};
@@ -373,6 +373,23 @@ impl Catalogue {
             })?;
             let read = TOOLS.run(move |_| read::lines(&workspace, &path, first, count));
             read.await.unwrap_or_else(|busy| Err(busy.to_string()))
+        })
+    }
+
+    /// The working folder of a command in the workspace at `root`, which is `cwd` or the workspace
+    /// itself. The error says why it may not run there.
+    pub fn folder(
+        &self,
+        root: &Path,
+        cwd: Option<String>,
+    ) -> BoxFuture<'static, Result<PathBuf, String>> {
+        let opening = self.opened(root);
+        Box::pin(async move {
+            let workspace = opening.await.map_err(|unopened| match unopened {
+                Unopened::Gone(why) | Unopened::Refused(why) => why,
+            })?;
+            let found = TOOLS.run(move |_| shell::folder(&workspace, cwd.as_deref()));
+            found.await.unwrap_or_else(|busy| Err(busy.to_string()))
         })
     }
 

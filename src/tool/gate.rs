@@ -6,7 +6,7 @@ use std::path::Path;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use super::{Workspace, fetch};
+use super::{Shell, Workspace, fetch};
 use crate::contract::runner::Admission;
 use crate::kernel::policy::approval::Consent;
 use crate::kernel::policy::gate::{CallTarget, Decision, GateVerdict, Rights, Subject, Writes};
@@ -44,6 +44,20 @@ pub fn admit_program(rights: &Rights, argv: &[String]) -> Admission {
     let subject = commands(CommandLine::of_argv(argv), &argv.join(" "));
     let verdict = rights.judge(PROGRAM, Decision::Allow, &subject);
     admission(PROGRAM, verdict, subject.covers)
+}
+
+/// Decides whether a program may be started with these arguments, by the rules for `shell`; `line` is
+/// the same as one line for a shell, without variables that are set for it alone.
+pub fn admit_argv(rights: &Rights, argv: &[String], line: &str) -> Admission {
+    if let Some(refused) = confined(Shell::NAME, rights) {
+        return refused;
+    }
+    let mut subject = commands(CommandLine::of_argv(argv), line);
+    subject.texts.push(line.to_owned());
+    // Different arguments could give the same line.
+    subject.covers = Value::from(argv).to_string();
+    let verdict = rights.judge(Shell::NAME, Shell::DECISION, &subject);
+    admission(Shell::NAME, verdict, subject.covers)
 }
 
 /// Decides whether an outside agent may make a call of a kind that no tool here has, by the rules for

@@ -22,7 +22,7 @@ mod todo;
 pub use crate::tool::files::workspace::{Unopened, Workspace};
 pub use arguments::misfit;
 pub use catalogue::{Call, Catalogue, ToolOptions};
-pub use gate::{Aim, admit_program, admit_unknown};
+pub use gate::{Aim, admit_argv, admit_program, admit_unknown};
 pub use mcp::{McpOptions as ServerOptions, McpServers};
 pub use nodes::NodeContext;
 pub use output::{OUTPUT_LIMIT, ToolOutput};

@@ -57,12 +57,17 @@ pub struct Shell {
 }
 
 impl Shell {
+    /// The name of the tool.
+    pub(super) const NAME: &str = "shell";
+    /// What applies to a command without a rule.
+    pub(super) const DECISION: Decision = Decision::Ask;
+
     /// The tool `shell`. A repeated call would execute the command again.
     pub(super) fn tool(self) -> BuiltIn {
         BuiltIn {
             aim: Aim::Command("command"),
-            default: Decision::Ask,
-            ..BuiltIn::new::<ShellToolArgs>("shell", EffectClass::Kept, ToolAction::Shell(self))
+            default: Shell::DECISION,
+            ..BuiltIn::new::<ShellToolArgs>(Shell::NAME, EffectClass::Kept, ToolAction::Shell(self))
         }
     }
 
@@ -128,7 +133,7 @@ impl Shell {
 }
 
 /// The working folder of a command.
-fn folder(workspace: &Workspace, cwd: Option<&str>) -> Result<PathBuf, String> {
+pub(super) fn folder(workspace: &Workspace, cwd: Option<&str>) -> Result<PathBuf, String> {
     let folder = match cwd {
         None => workspace.root().to_owned(),
         Some(path) => workspace.resolve(path)?,

@@ -39,6 +39,7 @@ const BETWEEN: &[&str] = &[
     "drive.performing",
     "acp.prompting",
     "acp.prompted",
+    "acp.terminal",
     "keeper.ready",
     "keeper.handed",
     "drive.recording",

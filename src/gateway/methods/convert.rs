@@ -246,9 +246,9 @@ pub(crate) fn session(view: SessionView) -> shapes::Session {
 
 pub(crate) fn step((step, child): (Step, Option<RunId>)) -> shapes::Step {
     let is_of_model = matches!(step.kind, StepKind::Model | StepKind::Compaction);
-    // What a repetition of an outside agent's call would do is not known.
-    let effect =
-        (!is_of_model && !step.is_outside_call()).then(|| Cow::Borrowed(step.effect.shown()));
+    // What a repetition of an outside agent's call would do is not known, unless it is made here.
+    let is_theirs = step.is_outside_call() && !step.effect.is_once();
+    let effect = (!is_of_model && !is_theirs).then(|| Cow::Borrowed(step.effect.shown()));
     let call = step.shown_call();
     let (model, usage) = match step.used {
         Some(used) => (Some(used.model), Some(used.usage)),

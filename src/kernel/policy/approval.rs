@@ -19,7 +19,7 @@ text_enum! {
         Denied = "denied",
         /// The deadline passed without a decision; the call is not made.
         Expired = "expired",
-        /// The run ended before a decision.
+        /// The run ended, or its agent dropped the question, before a decision.
         Closed = "closed",
     }
 }

@@ -60,7 +60,7 @@ impl OutsideTurn {
 }
 
 /// True for a step that is carried out by the program of an outside turn among `open`: the prompt
-/// itself, or a call of the agent. While one of its calls waits, the program waits, too.
+/// itself, or a call of the agent. While the prompt or one of its calls waits, all of them do.
 pub fn is_held(step: &Step, open: &[Step]) -> bool {
     let prompt = match step.kind {
         StepKind::Command => Some(step.id),
@@ -73,5 +73,5 @@ pub fn is_held(step: &Step, open: &[Step]) -> bool {
     let mut calls = open
         .iter()
         .filter(|other| other.asked_by == Some(prompt.id));
-    calls.any(|call| call.waits.is_some())
+    prompt.waits.is_some() || calls.any(|call| call.waits.is_some())
 }

@@ -332,6 +332,13 @@ mod tests {
         let open = [prompt.clone(), call(None), call(Some(WaitKind::Approval))];
         let paused = StepProgress::Blocked(PauseReason::Approval);
         assert_eq!(step_progress(&open), paused);
+        // Nor does a call go on whose prompt waits.
+        let reviewed = Step {
+            waits: step(Some(WaitKind::Review)).waits,
+            ..prompt.clone()
+        };
+        let paused = StepProgress::Blocked(PauseReason::Review);
+        assert_eq!(step_progress(&[reviewed, call(None)]), paused);
         // A program that only answers goes on while a call of another step waits.
         let program = Step {
             input: Value::Null,

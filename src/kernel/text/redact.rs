@@ -19,7 +19,7 @@ const SHORTEST_PART: usize = 4;
 /// Marks the place where a text was cut; the rest of a value beside it is only a part.
 const CUT: char = '…';
 /// The beginning of every mask.
-const MASK: &str = "[secret:";
+pub const MASK: &str = "[secret:";
 
 /// Knows the secret values of a run. Cheap to clone.
 #[derive(Clone, Default)]

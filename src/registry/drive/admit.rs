@@ -69,7 +69,10 @@ pub(crate) async fn admit(
             approval.consent.covers
         )),
         ApprovalState::Allowed => complete(inner, view, step).await?,
-        ApprovalState::Open => Some(StepOutcome::Waits),
+        ApprovalState::Open => {
+            runner.waits(step);
+            Some(StepOutcome::Waits)
+        }
         ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Closed => {
             refused(approval.refusal())
         }
@@ -88,5 +91,6 @@ async fn complete(
     }
     reach("drive.lacking");
     inner.lack(view, step).await?;
+    inner.runner.waits(step);
     Ok(Some(StepOutcome::Waits))
 }

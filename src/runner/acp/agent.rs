@@ -4,30 +4,26 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use tokio::sync::{Semaphore, watch};
+use serde_json::Value;
+use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::calls::Described;
+use super::commands::TerminalCommand;
 use super::link::{Link, NoResult};
-use super::turn::{AgentCall, Ask, MAX_CALLS, Turn};
-use crate::acp_protocol::answer::{
-    AgentCapabilities, AskPermission, PermissionKind, PermissionOption, Prompted,
-};
-use crate::acp_protocol::request::{
-    ContentBlock, OfSession, PermissionAnswer, PermissionOutcome, Prompt, ReadFile, WriteFile,
-};
+use super::terminals::Terminals;
+use super::turn::{AgentCall, Turn};
+use crate::acp_protocol::Answered;
+use crate::acp_protocol::answer::{AgentCapabilities, Prompted};
+use crate::acp_protocol::request::{ContentBlock, OfSession, Prompt};
 use crate::acp_protocol::update::{ToolStatus, Update};
-use crate::acp_protocol::{Incoming, RpcError, code, params};
 use crate::contract::runner::TextSink;
 use crate::kernel::ids::StepId;
+use crate::kernel::run::step::{EffectClass, Step};
 
 /// Maximum number of files that an agent reads at the same time.
 const MAX_READS: usize = 64;
 /// How long the agent may take to end its turn when it is asked to.
 const CANCEL_TIME: Duration = Duration::from_millis(1500);
-
-/// The kinds of options that refuse a call.
-const REJECTIONS: [PermissionKind; 2] = [PermissionKind::RejectOnce, PermissionKind::RejectAlways];
 
 /// The program of an outside agent, with its session.
 pub(super) struct Agent {
@@ -42,15 +38,19 @@ pub(super) struct Agent {
     pub session: OnceLock<String>,
     /// Files that are read at the same time.
     pub reads: Arc<Semaphore>,
+    /// The commands that run for it.
+    pub terminals: Terminals,
     state: Mutex<AgentState>,
     /// Counts the changes of the state.
     changes: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct AgentState {
-    turn: Option<Turn>,
-    is_cancelling: bool,
+pub(super) struct AgentState {
+    pub(super) turn: Option<Turn>,
+    pub(super) is_cancelling: bool,
+    /// Requests of files that may be read at once; true: the agent has dropped the request.
+    pub(super) reading: Vec<(Value, bool)>,
 }
 
 /// A call that is to become a step.
@@ -59,8 +59,7 @@ pub(super) struct DueCall {
     pub tool: String,
     pub arguments: Value,
     pub title: String,
-    /// A gate and people decide on it.
-    pub is_asked: bool,
+    pub effect: EffectClass,
 }
 
 /// The end of a turn.
@@ -87,12 +86,13 @@ impl Agent {
             sign_in: OnceLock::new(),
             session: OnceLock::new(),
             reads: Arc::new(Semaphore::new(MAX_READS)),
+            terminals: Terminals::default(),
             state: Mutex::default(),
             changes: watch::channel(0).0,
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, AgentState> {
+    pub(super) fn state(&self) -> MutexGuard<'_, AgentState> {
         // The state is consistent at every moment, so a poisoned lock is safe to use.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -102,7 +102,7 @@ impl Agent {
         self.changes.subscribe()
     }
 
-    fn changed(&self) {
+    pub(super) fn changed(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
 
@@ -115,63 +115,59 @@ impl Agent {
             .is_some_and(|turn| turn.prompt == prompt)
     }
 
-    /// Sends the prompt of this step; the answer has at most `limit` bytes.
+    /// Sends the prompt of this step; the answer has at most `limit` bytes. Its result belongs to
+    /// [`Agent::end_turn`].
     pub(super) fn prompt(
-        self: &Arc<Self>,
+        &self,
         step: StepId,
         session: &str,
         prompt: Vec<ContentBlock>,
         limit: usize,
-    ) {
-        let mut state = self.state();
-        state.turn = Some(Turn::new(step, limit));
-        drop(state);
-        let method = "session/prompt";
+    ) -> oneshot::Receiver<Answered<Value>> {
+        self.state().turn = Some(Turn::new(step, limit));
         let params = Prompt {
             session_id: session.to_owned(),
             prompt,
         };
-        let answer = self.link.send(method, &params);
-        let agent = Arc::clone(self);
-        tokio::spawn(async move {
-            let result = agent.link.result(method, answer).await;
-            agent.end_turn(step, result);
-        });
+        self.link.send("session/prompt", &params)
     }
 
-    fn end_turn(&self, prompt: StepId, result: Result<Prompted, NoResult>) {
+    /// The turn of this prompt has ended. Returns the steps of the questions that were still open.
+    pub(super) fn end_turn(
+        &self,
+        prompt: StepId,
+        result: Result<Prompted, NoResult>,
+    ) -> Vec<StepId> {
+        let mut dropped = Vec::new();
         let mut state = self.state();
         if let Some(turn) = state.turn.as_mut().filter(|turn| turn.prompt == prompt) {
+            let why = match &result {
+                Ok(_) => "the agent ended its turn before this was decided; nothing was done",
+                Err(NoResult::Refused(_)) => {
+                    "the turn failed before this was decided; nothing was done"
+                }
+                Err(NoResult::Ended(_)) => {
+                    "the agent's program ended before this was decided; nothing was done"
+                }
+            };
             turn.result = Some(result);
             for call in &mut turn.calls {
                 call.is_over = true;
                 if let Some(ask) = call.ask.take() {
                     self.withdraw(&ask);
+                    call.dropped = Some(why);
+                    dropped.extend(call.step);
                 }
             }
+            self.terminals.end_all();
         }
         drop(state);
         self.changed();
-    }
-
-    /// Handles a request or notification of the agent.
-    pub(super) fn hear(&self, message: Incoming) {
-        match message {
-            Incoming::Notification { method, params } if method == "session/update" => {
-                self.update(params);
-            }
-            Incoming::Request { id, method, params } => {
-                if let Err(error) = self.asked(&id, &method, params) {
-                    self.link.respond::<Value>(&id, Err(error));
-                }
-            }
-            _ => {}
-        }
-        self.changed();
+        dropped
     }
 
     /// Takes an update of the session; one that cannot be read has no effect.
-    fn update(&self, mut params: Value) {
+    pub(super) fn update(&self, mut params: Value) {
         let session = params.get("sessionId").and_then(Value::as_str);
         if session != self.session.get().map(String::as_str) {
             return;
@@ -198,88 +194,43 @@ impl Agent {
         }
     }
 
-    fn asked(&self, id: &Value, method: &str, given: Value) -> Result<(), RpcError> {
+    /// The next call that is to become a step: `step`, unless an earlier attempt has given it one, or
+    /// an earlier process of the daemon has stored the same request among `stored`. It stays due until
+    /// [`Agent::begun`].
+    pub(super) fn next_due(&self, step: StepId, stored: &[Arc<Step>]) -> Option<DueCall> {
         let mut state = self.state();
-        let is_cancelling = state.is_cancelling;
-        let turn = state.turn.as_mut().filter(|turn| turn.result.is_none());
-        let outside_turn = || RpcError::new(code::INVALID_REQUEST, "there is no turn under way");
-        if method.starts_with("fs/") && turn.as_ref().is_some_and(|turn| !turn.room()) {
-            return Err(too_many());
-        }
-        match method {
-            "session/request_permission" => {
-                let asked: AskPermission = params(given)?;
-                self.check(&asked.session_id)?;
-                let Some(turn) = turn.filter(|_| !is_cancelling) else {
-                    self.link.respond(id, Ok(cancelled()));
-                    return Ok(());
-                };
-                let ask = Ask::Permission {
-                    id: id.clone(),
-                    options: asked.options,
-                };
-                if !turn.room() {
-                    return Err(too_many());
-                }
-                turn.permission(asked.tool_call, ask);
-            }
-            // Only if a person decides on it; otherwise it is answered before this.
-            "fs/read_text_file" => {
-                let file: ReadFile = params(given)?;
-                self.check(&file.session_id)?;
-                let fixed = ("read", json!({ "path": file.path }));
-                let title = format!("read {}", file.path);
-                let id = id.clone();
-                turn.ok_or_else(outside_turn)?
-                    .request(title, fixed, Ask::Read { id, file });
-            }
-            "fs/write_text_file" => {
-                let file: WriteFile = params(given)?;
-                self.check(&file.session_id)?;
-                let fixed = json!({ "path": file.path, "content": file.content });
-                let title = format!("write {}", file.path);
-                let id = id.clone();
-                turn.ok_or_else(outside_turn)?.request(
-                    title,
-                    ("write", fixed),
-                    Ask::Write { id, file },
-                );
-            }
-            _ => {
-                let message = format!("this client has no method {method}");
-                return Err(RpcError::new(code::UNKNOWN_METHOD, message));
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses another session than that of the run.
-    pub(super) fn check(&self, session: &str) -> Result<(), RpcError> {
-        match self.session.get().is_some_and(|own| own == session) {
-            true => Ok(()),
-            false => Err(RpcError::params(format!("no session {session}"))),
-        }
-    }
-
-    /// The next call that is to become a step: `step`, unless an earlier attempt has given it one. It
-    /// stays due until [`Agent::begun`].
-    pub(super) fn next_due(&self, step: StepId) -> Option<DueCall> {
-        let mut state = self.state();
-        let calls = &mut state.turn.as_mut()?.calls;
-        let call = calls.iter_mut().find(|call| call.is_due)?;
-        let step = *call.step.get_or_insert(step);
+        let turn = state.turn.as_mut()?;
+        let prompt = turn.prompt;
+        let taken: Vec<StepId> = turn.calls.iter().filter_map(|call| call.step).collect();
+        let call = turn.calls.iter_mut().find(|call| call.is_due)?;
         let (tool, arguments) = match call.fixed.clone() {
             Some(fixed) => fixed,
             None => call.described.tool(),
         };
-        call.judged = Some(arguments.clone());
-        Some(DueCall {
+        let repeated = || {
+            let mut stored = stored.iter().filter(|step| !taken.contains(&step.id));
+            let is_same = |step: &&Arc<Step>| call.repeats(step, prompt, tool, &arguments);
+            stored.find(is_same).map(|step| step.id)
+        };
+        let step = match call.step {
+            Some(step) => step,
+            None => repeated().unwrap_or(step),
+        };
+        call.step = Some(step);
+        if call.fixed.is_none() {
+            call.judged = Some(arguments.clone());
+        }
+        let due = DueCall {
             step,
             tool: tool.to_owned(),
             arguments,
             title: call.described.shown(),
-            is_asked: call.is_asked,
-        })
+            effect: call.effect,
+        };
+        drop(state);
+        // A stored request waits for this.
+        self.changed();
+        Some(due)
     }
 
     /// The call of this step is stored as a step, or is refused.
@@ -289,7 +240,16 @@ impl Agent {
 
     /// The arguments of the call as the agent gave them.
     pub(super) fn arguments(&self, step: StepId) -> Option<Value> {
-        self.of_call(step, |call| call.judged.clone()).flatten()
+        let given = |call: &mut AgentCall| match &call.fixed {
+            Some((_, arguments)) => Some(arguments.clone()),
+            None => call.judged.clone(),
+        };
+        self.of_call(step, given).flatten()
+    }
+
+    /// The command that the agent wants to run by this call.
+    pub(super) fn command(&self, step: StepId) -> Option<TerminalCommand> {
+        self.of_call(step, |call| call.command.clone()).flatten()
     }
 
     /// Shows the text and thinking since the last time.
@@ -356,21 +316,20 @@ impl Agent {
         self.of_call(step, |_| ()).is_some()
     }
 
-    fn of_call<T>(&self, step: StepId, on: impl FnOnce(&mut AgentCall) -> T) -> Option<T> {
+    pub(super) fn of_call<T>(
+        &self,
+        step: StepId,
+        on: impl FnOnce(&mut AgentCall) -> T,
+    ) -> Option<T> {
         let mut state = self.state();
         let mut calls = state.turn.as_mut()?.calls.iter_mut();
         calls.find(|call| call.step == Some(step)).map(on)
     }
 
-    /// The request that waits for this step, which is answered now.
-    pub(super) fn take_ask(&self, step: StepId) -> Option<Ask> {
-        self.of_call(step, |call| call.ask.take()).flatten()
-    }
-
-    /// True if this step is a request for a file, and no call that the agent makes itself.
-    pub(super) fn requests_file(&self, step: StepId) -> bool {
-        let is_file = |call: &mut AgentCall| call.id.is_none();
-        self.of_call(step, is_file).unwrap_or_default()
+    /// True if this step is a request of its client, and no call that the agent makes itself.
+    pub(super) fn is_request(&self, step: StepId) -> bool {
+        let is_request = |call: &mut AgentCall| call.id.is_none();
+        self.of_call(step, is_request).unwrap_or_default()
     }
 
     /// The result of a call once it has ended, and whether it failed.
@@ -378,6 +337,9 @@ impl Agent {
         self.of_call(step, |call| {
             if call.is_carried_out {
                 return call.done.clone();
+            }
+            if let Some(why) = call.dropped {
+                return Some((why.to_owned(), true));
             }
             let failed = call.described.status == ToolStatus::Failed;
             call.is_over.then(|| (call.described.said(), failed))
@@ -390,59 +352,25 @@ impl Agent {
         self.of_call(step, |call| {
             call.is_recorded = true;
             // The content of a file may be long.
-            (call.fixed, call.judged) = (None, None);
+            (call.fixed, call.judged, call.command) = (None, None, None);
         });
         self.changed();
     }
 
-    /// The request of a file is being carried out.
-    pub(super) fn carries_out(&self, step: StepId) {
+    /// Carries out the request of this step. A pause of the run drops the attempt of the step, but the
+    /// agent must get its answer, so this goes on by itself.
+    pub(super) fn carry_out(
+        self: &Arc<Self>,
+        step: StepId,
+        work: impl Future<Output = (String, bool)> + Send + 'static,
+    ) {
         self.of_call(step, |call| call.is_carried_out = true);
-    }
-
-    /// The request of a file was carried out.
-    pub(super) fn carried_out(&self, step: StepId, done: (String, bool)) {
-        self.of_call(step, |call| call.done = Some(done));
-        self.changed();
-    }
-
-    /// The call may be made. False if the agent offers no permission for this call alone: a permission
-    /// for all calls of its kind would let it pass the gate from then on.
-    pub(super) fn allow(&self, id: &Value, options: &[PermissionOption]) -> bool {
-        let is_offered = options
-            .iter()
-            .any(|option| option.kind == PermissionKind::AllowOnce);
-        let answer = match is_offered {
-            true => choice(options, [PermissionKind::AllowOnce]),
-            false => choice(options, REJECTIONS),
-        };
-        self.link.respond(id, Ok(answer));
-        is_offered
-    }
-
-    /// The call of this step is not made.
-    pub(super) fn refuse(&self, step: StepId, why: &str) {
-        match self.take_ask(step) {
-            Some(Ask::Permission { id, options }) => {
-                self.link.respond(&id, Ok(choice(&options, REJECTIONS)));
-            }
-            Some(Ask::Read { id, .. } | Ask::Write { id, .. }) => {
-                let error = RpcError::new(code::INTERNAL, why);
-                self.link.respond::<Value>(&id, Err(error));
-            }
-            None => {}
-        }
-        self.recorded(step);
-    }
-
-    fn withdraw(&self, ask: &Ask) {
-        match ask {
-            Ask::Permission { id, .. } => self.link.respond(id, Ok(cancelled())),
-            Ask::Read { id, .. } | Ask::Write { id, .. } => {
-                let error = RpcError::new(code::CANCELLED, "the turn is being cancelled");
-                self.link.respond::<Value>(id, Err(error));
-            }
-        }
+        let agent = Arc::clone(self);
+        tokio::spawn(async move {
+            let done = work.await;
+            agent.of_call(step, |call| call.done = Some(done));
+            agent.changed();
+        });
     }
 
     /// Asks the agent to end its turn, and waits a short time for that.
@@ -454,6 +382,13 @@ impl Agent {
         let ended = async { while self.is_in_turn() && changes.changed().await.is_ok() {} };
         // Without an end in time the program is ended.
         let _ = tokio::time::timeout(CANCEL_TIME, ended).await;
+    }
+
+    /// True if the turn of this prompt has ended.
+    pub(super) fn is_over(&self, prompt: StepId) -> bool {
+        let state = self.state();
+        let turn = state.turn.as_ref().filter(|turn| turn.prompt == prompt);
+        turn.is_some_and(|turn| turn.result.is_some())
     }
 
     fn is_in_turn(&self) -> bool {
@@ -468,12 +403,14 @@ impl Agent {
     pub(super) fn ask_to_end(&self) -> bool {
         let mut state = self.state();
         state.is_cancelling = true;
+        self.terminals.end_all();
         let Some(turn) = state.turn.as_mut().filter(|turn| turn.result.is_none()) else {
             return false;
         };
         for call in &mut turn.calls {
             if let Some(ask) = call.ask.take() {
                 self.withdraw(&ask);
+                call.dropped = Some("the run ended before this was decided; nothing was done");
             }
         }
         let Some(session) = self.session.get() else {
@@ -484,34 +421,5 @@ impl Agent {
         };
         self.link.notify("session/cancel", &params);
         true
-    }
-}
-
-fn too_many() -> RpcError {
-    let message = format!("a turn has at most {MAX_CALLS} calls; nothing was done");
-    RpcError::new(code::INVALID_REQUEST, message)
-}
-
-fn cancelled() -> PermissionAnswer {
-    PermissionAnswer {
-        outcome: PermissionOutcome::Cancelled,
-    }
-}
-
-/// The option of the first kind that is offered; chosen by its kind, never by its place.
-fn choice<const N: usize>(
-    options: &[PermissionOption],
-    wanted: [PermissionKind; N],
-) -> PermissionAnswer {
-    let found = wanted
-        .iter()
-        .find_map(|kind| options.iter().find(|option| option.kind == *kind));
-    match found {
-        Some(option) => PermissionAnswer {
-            outcome: PermissionOutcome::Selected {
-                option_id: option.option_id.clone(),
-            },
-        },
-        None => cancelled(),
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::agent::Agent;
+use super::asks::withdrawn;
 use super::{OutsideRunner, site_of};
 use crate::acp_protocol::request::{ReadFile, WriteFile};
 use crate::acp_protocol::{Incoming, RpcError, code, params};
@@ -19,47 +20,43 @@ use crate::runner::turn::pinned_agent;
 use crate::tool::{Call, Called, NodeContext, ToolOutput};
 
 impl OutsideRunner {
-    /// Handles a message of the agent. A file that may be read is read at once; only what a person
-    /// decides on becomes a step.
-    pub(super) fn hear(
+    /// Reads a file that may be read at once; only what a person decides on becomes a step.
+    pub(super) fn read_at_once(
         &self,
         agent: &Arc<Agent>,
         view: &Arc<RunView>,
         step: &Arc<Step>,
-        message: Incoming,
+        (id, given): (Value, Value),
     ) {
-        let (id, given) = match message {
-            Incoming::Request { id, method, params } if method == "fs/read_text_file" => {
-                (id, params)
-            }
-            other => return agent.hear(other),
-        };
         let Ok(place) = Arc::clone(&agent.reads).try_acquire_owned() else {
             let error = RpcError::new(code::INVALID_REQUEST, "too many files are read at once");
             return agent.link.respond::<Value>(&id, Err(error));
         };
+        agent.reading(&id);
         let (runner, agent) = (self.clone(), Arc::clone(agent));
         let (view, step) = (Arc::clone(view), Arc::clone(step));
         tokio::spawn(async move {
             let _place = place;
             let file = params::<ReadFile>(given.clone());
             let file = file.and_then(|file| agent.check(&file.session_id).map(|()| file));
-            let file = match file {
-                Ok(file) => file,
-                Err(error) => return agent.link.respond::<Value>(&id, Err(error)),
+            let admitted = match &file {
+                Ok(file) => runner.admit_reading(&view, &step, file).await,
+                Err(_) => Ok(Admission::Allowed),
             };
-            match runner.admit_reading(&view, &step, &file).await {
-                Ok(Admission::Allowed) => {
+            let refuse = |error| agent.link.respond::<Value>(&id, Err(error));
+            match (file, admitted) {
+                _ if agent.stops_reading(&id) => refuse(withdrawn()),
+                (Err(error), _) => refuse(error),
+                (Ok(file), Ok(Admission::Allowed)) => {
                     runner.read_file(&agent, &view, &id, file).await;
                 }
-                Ok(Admission::NeedsApproval(_)) => agent.hear(Incoming::Request {
+                (Ok(_), Ok(Admission::NeedsApproval(_))) => agent.hear(Incoming::Request {
                     id,
                     method: "fs/read_text_file".to_owned(),
                     params: given,
                 }),
-                Ok(Admission::Refused(why)) | Err(RunError { message: why, .. }) => {
-                    let error = RpcError::new(code::INVALID_REQUEST, why);
-                    agent.link.respond::<Value>(&id, Err(error));
+                (Ok(_), Ok(Admission::Refused(why)) | Err(RunError { message: why, .. })) => {
+                    refuse(RpcError::new(code::INVALID_REQUEST, why));
                 }
             }
         });

@@ -1,15 +1,18 @@
 //! Whether an outside agent may be started, and make a call that it asks about, by the rules that the
 //! run has pinned.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
+use super::agent::Agent;
 use super::calls::{OTHER, paths_in, unknown_target};
 use super::{OutsideRunner, shown_start, site_of};
 use crate::contract::journal::RunView;
 use crate::contract::runner::Admission;
 use crate::kernel::policy::approval::Consent;
 use crate::kernel::run::RunError;
-use crate::kernel::run::step::{EffectClass, Step};
+use crate::kernel::run::step::{EffectClass, Step, StepState};
 use crate::runner::command::program_step;
 use crate::runner::rights::rights;
 use crate::runner::turn::pinned_agent;
@@ -39,13 +42,24 @@ impl OutsideRunner {
         if step.effect == EffectClass::Read {
             return Ok(Admission::Allowed);
         }
+        let is_here = |agent: &Arc<Agent>| agent.has_call(step.id);
+        if !self.agent_of(step.run).as_ref().is_some_and(is_here)
+            && step.state == StepState::Intended
+            && !self.is_repeated(view, step).await
+        {
+            // Nothing is done: its call then says so.
+            return Ok(Admission::Allowed);
+        }
+        let live = self.agent_of(step.run);
+        if let Some(why) = live.as_ref().and_then(|agent| agent.dropped(step.id)) {
+            return Ok(Admission::Refused(why.to_owned()));
+        }
         let definition = pinned_agent(view)?;
         let rights = rights(&definition, view)?;
         let folder = self.folder(view.run.cwd.as_deref(), definition.command.as_ref());
         let name = step.tool.as_deref().unwrap_or_default();
         // Those of the step are redacted, and a rule would judge another path. Without a program nothing
         // is done: its call then says so.
-        let live = self.agent_of(step.run);
         let Some(arguments) = live.as_ref().and_then(|agent| agent.arguments(step.id)) else {
             return Ok(Admission::Allowed);
         };
@@ -54,6 +68,12 @@ impl OutsideRunner {
             "think" => return Ok(Admission::Allowed),
             OTHER => return Ok(tool::admit_unknown(&rights, name, arguments)),
             _ => {}
+        }
+        let command = live.as_ref().and_then(|agent| agent.command(step.id));
+        if let Some(command) = command
+            && let Some(argv) = command.judged()
+        {
+            return Ok(tool::admit_argv(&rights, &argv, &command.line()));
         }
         let mut admitted = Admission::Allowed;
         for one in each(arguments) {
@@ -72,8 +92,8 @@ impl OutsideRunner {
             });
             admitted = stricter(admitted, decided.await);
         }
-        // The file of a request is confined anyway.
-        let is_confined = live.is_some_and(|agent| agent.requests_file(step.id));
+        // The file of a request is confined anyway, and its command is known.
+        let is_confined = live.is_some_and(|agent| agent.is_request(step.id));
         let unknown = unknown_target(name, arguments, &folder);
         if let Some(why) = unknown.filter(|_| !is_confined) {
             let asked = Admission::NeedsApproval(Consent {

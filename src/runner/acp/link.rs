@@ -45,6 +45,8 @@ pub(super) struct Link {
     stop: CancellationToken,
     /// It does not read its messages.
     is_stuck: AtomicBool,
+    /// The program itself has ended, or no message of it is heard any more.
+    is_ending: watch::Sender<bool>,
     /// Whether the program has ended with its descendants.
     gone: watch::Sender<bool>,
 }
@@ -74,6 +76,7 @@ impl Link {
             ended: watch::channel(None).0,
             stop: CancellationToken::new(),
             is_stuck: AtomicBool::new(false),
+            is_ending: watch::channel(false).0,
             gone: watch::channel(false).0,
         };
         let unattended = Unattended {
@@ -84,9 +87,12 @@ impl Link {
         (link, unattended)
     }
 
-    /// True once the program has ended, or cannot be reached any more.
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended.borrow().is_some()
+    /// True unless the program has ended or cannot be reached any more, or does so within this time.
+    /// The end of its descendants may take longer, see [`Link::close`].
+    pub(super) async fn stays_open(&self, time: Duration) -> bool {
+        let mut is_ending = self.is_ending.subscribe();
+        let ends = is_ending.wait_for(|ending| *ending);
+        tokio::time::timeout(time, ends).await.is_err()
     }
 
     /// Serves the connection until its end: `heard` gets each request and notification of the agent.
@@ -107,6 +113,7 @@ impl Link {
             tokio::select! {
                 fault = &mut listening => fault,
                 _ = service.ended() => {
+                    self.is_ending.send_replace(true);
                     // What it wrote last may still be in the pipe, which other processes may hold.
                     let rest = tokio::time::timeout(LAST_OUTPUT, listening);
                     rest.await.unwrap_or(None)
@@ -117,6 +124,7 @@ impl Link {
                 }),
             }
         };
+        self.is_ending.send_replace(true);
         if let Some(writing) = writing {
             writing.abort();
         }

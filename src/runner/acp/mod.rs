@@ -3,17 +3,22 @@
 //! another. Its questions for permission go through the gate of its agent, then to people.
 //!
 //! `link` has the connection, `agent` the program with its session, `turn` what it has said and done
-//! for a prompt, `calls` its calls as tools, `gate` and `files` decide on calls and carry out its
-//! requests, `session` starts the program and opens its session, `prompt` has the texts that it is
+//! for a prompt, `calls` its calls as tools, `steps` the calls as steps, `asks` what it asks of its
+//! client, `gate` decides on it, `files` and `terminals` carry it out, `commands` has the commands of
+//! terminals, `session` starts the program and opens its session, `prompt` has the texts that it is
 //! told.
 
 mod agent;
+mod asks;
 mod calls;
+mod commands;
 mod files;
 mod gate;
 mod link;
 mod prompt;
 mod session;
+mod steps;
+mod terminals;
 mod turn;
 
 use std::collections::HashMap;
@@ -22,10 +27,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::sync::watch;
 
 use self::agent::{Agent, EndedTurn};
 use self::link::NoResult;
-use self::turn::Ask;
 use super::command::{next_of_program, out_of_turns, task, working_folder};
 use super::turn::{SUMMARY_LIMIT, pinned_agent, preview_in, read_agent};
 use crate::acp_protocol::answer::StopReason;
@@ -50,9 +55,6 @@ use crate::tool::Catalogue;
 /// causes no more work than another.
 const PACE: Duration = Duration::from_millis(20);
 
-/// Why an allowed call is not made.
-const NO_SINGLE: &str = "the agent offers no permission for this call alone, so it got none";
-
 /// Executes runs of outside agents. Cheap to clone.
 #[derive(Clone)]
 pub struct OutsideRunner {
@@ -62,6 +64,8 @@ pub struct OutsideRunner {
     registry: DelegateSlot,
     clock: Clock,
     live: Arc<Mutex<HashMap<RunId, Arc<Agent>>>>,
+    /// Counts the prompts that were sent.
+    begun: Arc<watch::Sender<u64>>,
 }
 
 impl OutsideRunner {
@@ -81,6 +85,7 @@ impl OutsideRunner {
             registry,
             clock,
             live: Arc::default(),
+            begun: Arc::new(watch::channel(0).0),
         }
     }
 
@@ -91,6 +96,17 @@ impl OutsideRunner {
 
     fn agent_of(&self, run: RunId) -> Option<Arc<Agent>> {
         self.live().get(&run).cloned()
+    }
+
+    /// The run has this agent no more.
+    fn forget(&self, run: RunId, agent: &Arc<Agent>) {
+        let mut live = self.live();
+        if live
+            .get(&run)
+            .is_some_and(|known| Arc::ptr_eq(known, agent))
+        {
+            live.remove(&run);
+        }
     }
 
     fn folder(&self, cwd: Option<&str>, command: Option<&CommandSpec>) -> PathBuf {
@@ -154,114 +170,6 @@ impl OutsideRunner {
         let registry = self.registry.get().cloned();
         registry.ok_or_else(|| RunError::new("acp", "the daemon is starting; try again"))
     }
-
-    /// The calls that have begun become steps.
-    async fn journal(
-        &self,
-        agent: &Agent,
-        view: &RunView,
-        prompt: &Step,
-    ) -> Result<(), StepOutcome> {
-        loop {
-            let id = StepId(self.clock.new_id());
-            let Some(call) = agent.next_due(id) else {
-                return Ok(());
-            };
-            let id = call.step;
-            let redactor = &view.environment.redactor;
-            let mut arguments = call.arguments;
-            redactor.in_value(&mut arguments);
-            let title = redactor.text(&call.title).into_owned();
-            let intent = Intent {
-                id,
-                kind: StepKind::Tool,
-                tool: Some(call.tool),
-                tool_call: None,
-                asked_by: Some(prompt.id),
-                // Carried out again, a question gets the same answer; other calls are only followed.
-                effect: match call.is_asked {
-                    true => EffectClass::Idempotent,
-                    false => EffectClass::Read,
-                },
-                input: arguments,
-                params_summary: Some(preview(&storable(&title), SUMMARY_LIMIT)),
-                context: None,
-            };
-            let begun = self
-                .delegate()
-                .map_err(StepOutcome::failed)?
-                .begin_call(site_of(prompt), intent)
-                .await;
-            agent.begun(id);
-            if let Err(fault) = begun {
-                agent.refuse(id, &fault.message);
-            }
-        }
-    }
-
-    /// Tells the agent what people decided while its run was paused.
-    fn tell_decisions(&self, agent: &Agent, view: &RunView) {
-        for step in view.steps.iter().filter(|step| !step.state.is_open()) {
-            if agent.has_call(step.id) {
-                agent.refuse(step.id, step.error.as_deref().unwrap_or("it was refused"));
-            }
-        }
-    }
-
-    /// Carries out what the agent asks for with this call, and follows the call to its end.
-    async fn call(&self, view: Arc<RunView>, step: Arc<Step>) -> StepOutcome {
-        let live = self.agent_of(step.run);
-        let Some(agent) = live.filter(|agent| agent.has_call(step.id)) else {
-            return StepOutcome::ToolResult {
-                text: "the agent's program ended during this call; it is unknown whether the call \
-                       was made"
-                    .to_owned(),
-                is_error: true,
-            };
-        };
-        let mut changes = agent.changes();
-        let mut refused = None;
-        match agent.take_ask(step.id) {
-            Some(Ask::Permission { id, options }) if !agent.allow(&id, &options) => {
-                refused = Some(NO_SINGLE.to_owned());
-            }
-            Some(Ask::Permission { .. }) | None => {}
-            Some(Ask::Read { id, file }) => {
-                agent.carries_out(step.id);
-                let (runner, agent) = (self.clone(), Arc::clone(&agent));
-                let (view, step) = (Arc::clone(&view), step.id);
-                // A pause of the run drops this attempt, but the agent must get its answer.
-                tokio::spawn(async move {
-                    let done = runner.read_file(&agent, &view, &id, file).await;
-                    agent.carried_out(step, done);
-                });
-            }
-            Some(Ask::Write { id, file }) => {
-                agent.carries_out(step.id);
-                let (runner, agent) = (self.clone(), Arc::clone(&agent));
-                let (view, step) = (Arc::clone(&view), Arc::clone(&step));
-                tokio::spawn(async move {
-                    let done = runner.write_file(&agent, &view, &step, &id, file).await;
-                    agent.carried_out(step.id, done);
-                });
-            }
-        }
-        let (text, is_error) = match refused {
-            Some(why) => (why, true),
-            None => loop {
-                if let Some(over) = agent.over(step.id) {
-                    break over;
-                }
-                // The sender lives in `agent`, so this cannot fail.
-                let _ = changes.changed().await;
-            },
-        };
-        agent.recorded(step.id);
-        StepOutcome::ToolResult {
-            text: storable(&text),
-            is_error,
-        }
-    }
 }
 
 impl Runner for OutsideRunner {
@@ -295,6 +203,10 @@ impl Runner for OutsideRunner {
         }
     }
 
+    fn waits(&self, step: &Step) {
+        self.ends_if_dropped(step);
+    }
+
     fn stopping(&self, run: RunId) -> BoxFuture<'static, ()> {
         match self.agent_of(run) {
             Some(agent) => Box::pin(async move { agent.cancel().await }),
@@ -311,6 +223,7 @@ impl Runner for OutsideRunner {
         agent.ask_to_end();
         Box::pin(async move {
             agent.link.close().await;
+            agent.terminals.all_ended().await;
             Vec::new()
         })
     }

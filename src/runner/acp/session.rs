@@ -24,6 +24,9 @@ use crate::kernel::text::{preview, storable};
 use crate::process::{Program, ProgramInput};
 use crate::version::version;
 
+/// How long is waited for the end of a program that ends with each turn, before the next prompt is
+/// sent to it.
+const AFTER_TURN: Duration = Duration::from_millis(50);
 /// How long an agent may take to introduce itself and to open a session; some load packages first.
 const OPENING: Duration = Duration::from_secs(120);
 /// Maximum number of characters that are shown of the ways to sign in.
@@ -53,9 +56,14 @@ impl OutsideRunner {
             ));
         }
         let agent = match live {
-            Some(agent) if !agent.link.has_ended() => agent,
-            // Its program may have ended between two prompts.
-            _ => self.connect(view, step, command).await?,
+            Some(agent) if agent.link.stays_open(AFTER_TURN).await => agent,
+            // Its program has ended between two prompts, which may leave processes that still end.
+            Some(ended) => {
+                ended.link.close().await;
+                self.forget(step.run, &ended);
+                self.connect(view, step, command).await?
+            }
+            None => self.connect(view, step, command).await?,
         };
         let opened = self.open(view, step, definition, &agent, begun.as_ref());
         let (session, blocks) = opened.await?;
@@ -72,7 +80,15 @@ impl OutsideRunner {
         kept.map_err(|fault| StepOutcome::failed(RunError::new("acp", fault.message)))?;
         crate::failpoint::reach("acp.prompting");
         let limit = usize::try_from(command.output_limit).unwrap_or(usize::MAX);
-        agent.prompt(step.id, &session, blocks, limit);
+        let answer = agent.prompt(step.id, &session, blocks, limit);
+        let (runner, of, prompt) = (self.clone(), Arc::clone(&agent), step.clone());
+        tokio::spawn(async move {
+            let result = of.link.result("session/prompt", answer).await;
+            let dropped = of.end_turn(prompt.id, result);
+            runner.end_calls(&of, prompt.run, dropped);
+        });
+        // Calls of an earlier attempt wait for this.
+        self.begun.send_modify(|count| *count += 1);
         crate::failpoint::reach("acp.prompted");
         Ok(agent)
     }
@@ -120,6 +136,7 @@ impl OutsideRunner {
                     read_text_file: true,
                     write_text_file: true,
                 },
+                terminal: true,
                 ..ClientCapabilities::default()
             },
             client_info: Some(json!({ "name": "abide", "version": version() })),

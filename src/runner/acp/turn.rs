@@ -4,15 +4,20 @@
 use serde_json::{Value, json};
 
 use super::calls::Described;
+use super::commands::TerminalCommand;
 use super::link::NoResult;
 use crate::acp_protocol::answer::{PermissionOption, Prompted};
 use crate::acp_protocol::request::{ContentBlock, ReadFile, WriteFile};
 use crate::acp_protocol::update::{Chunk, PlanEntry, ToolCallUpdate, ToolStatus};
 use crate::kernel::ids::StepId;
+use crate::kernel::run::step::{EffectClass, Step, StepState};
+use crate::kernel::text::redact::MASK;
 
 /// Maximum number of calls of a turn that become steps of the run. Later ones are only carried out, and
 /// later questions and requests of files are refused.
 pub(super) const MAX_CALLS: usize = 1000;
+/// Maximum number of bytes of the requests for files and commands that wait at the same time.
+pub(super) const MAX_WAITING: usize = 64 * 1024 * 1024;
 /// Maximum number of bytes of thinking that are shown for a message.
 const MAX_THINKING: usize = 256 * 1024;
 /// The answer to one prompt.
@@ -37,11 +42,13 @@ pub(super) struct Turn {
 
 /// A call of the agent.
 pub(super) struct AgentCall {
-    /// The agent's id of it; `None`: a request of a file.
+    /// The agent's id of it; `None`: a request of a file or command, or the plan.
     pub(super) id: Option<String>,
     pub(super) described: Described,
     /// The tool and arguments that are journaled, if the description does not tell them.
     pub(super) fixed: Option<(&'static str, Value)>,
+    /// The command of a request for a terminal.
+    pub(super) command: Option<TerminalCommand>,
     /// The arguments that its gate judges: those of its step are redacted.
     pub(super) judged: Option<Value>,
     /// It is to become a step.
@@ -49,11 +56,15 @@ pub(super) struct AgentCall {
     /// The step, once it is one.
     pub(super) step: Option<StepId>,
     pub(super) ask: Option<Ask>,
-    /// A gate and people decide on it.
-    pub(super) is_asked: bool,
+    /// The agent has dropped its question, for this reason.
+    pub(super) dropped: Option<&'static str>,
+    /// Of a call that is only followed `read`; of one that a gate and people decide on another.
+    pub(super) effect: EffectClass,
+    /// Bytes of the request.
+    pub(super) bytes: usize,
     /// It has ended, with this result.
     pub(super) is_over: bool,
-    /// A request of a file that is carried out; it is over once it is `done`.
+    /// A request that is carried out; it is over once it is `done`.
     pub(super) is_carried_out: bool,
     /// What became of such a request, and whether it failed.
     pub(super) done: Option<(String, bool)>,
@@ -72,6 +83,20 @@ pub(super) enum Ask {
     Read { id: Value, file: ReadFile },
     /// That a file is written.
     Write { id: Value, file: WriteFile },
+    /// That a command is run.
+    Terminal { id: Value, command: TerminalCommand },
+}
+
+impl Ask {
+    /// The agent's id of the request.
+    pub(super) fn id(&self) -> &Value {
+        match self {
+            Ask::Permission { id, .. }
+            | Ask::Read { id, .. }
+            | Ask::Write { id, .. }
+            | Ask::Terminal { id, .. } => id,
+        }
+    }
 }
 
 impl Turn {
@@ -198,13 +223,28 @@ impl Turn {
         }
     }
 
-    /// The agent requests a file.
-    pub(super) fn request(&mut self, title: String, fixed: (&'static str, Value), ask: Ask) {
+    /// The agent requests something of its client.
+    pub(super) fn request(
+        &mut self,
+        title: String,
+        fixed: (&'static str, Value),
+        bytes: usize,
+        ask: Ask,
+    ) -> &mut AgentCall {
         let mut call = AgentCall::new(None);
         call.described.title = title;
         call.fixed = Some(fixed);
+        call.bytes = bytes;
         call.asks(ask);
         self.calls.push(call);
+        let last = self.calls.len() - 1;
+        &mut self.calls[last]
+    }
+
+    /// True if requests with these many bytes more may wait.
+    pub(super) fn has_room_for(&self, bytes: usize) -> bool {
+        let waiting = self.calls.iter().filter(|call| !call.is_recorded);
+        waiting.map(|call| call.bytes).sum::<usize>() + bytes <= MAX_WAITING
     }
 
     /// The agent's to-do list, which is shown as a call of the tool `todo`.
@@ -250,11 +290,14 @@ impl AgentCall {
             id,
             described: Described::default(),
             fixed: None,
+            command: None,
             judged: None,
             is_due: false,
             step: None,
             ask: None,
-            is_asked: false,
+            dropped: None,
+            effect: EffectClass::Read,
+            bytes: 0,
             is_over: false,
             is_carried_out: false,
             done: None,
@@ -264,7 +307,84 @@ impl AgentCall {
 
     fn asks(&mut self, ask: Ask) {
         self.ask = Some(ask);
-        self.is_asked = true;
+        // Carried out again, a question gets the same answer.
+        self.effect = EffectClass::Idempotent;
         self.is_due = true;
+    }
+
+    /// True if this is the request of that stored step: of this prompt, the same call, and one whose
+    /// answer the agent cannot have got. Values that are masked in a step could make different calls
+    /// equal, so a call with a mask is no repetition.
+    pub(super) fn repeats(
+        &self,
+        step: &Step,
+        prompt: StepId,
+        tool: &str,
+        arguments: &Value,
+    ) -> bool {
+        self.ask.is_some()
+            && step.is_outside_call()
+            && step.asked_by == Some(prompt)
+            && step.state == StepState::Intended
+            && step.waits.is_none()
+            && step.effect == self.effect
+            && step.tool.as_deref() == Some(tool)
+            && step.input == *arguments
+            && !arguments.to_string().contains(MASK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::ids::RunId;
+    use crate::kernel::run::step::{Intent, StepKind};
+    use crate::kernel::time::Timestamp;
+    use uuid::Uuid;
+
+    fn id(number: u128) -> StepId {
+        StepId(Uuid::from_u128(number))
+    }
+
+    fn stored(command: &str) -> Step {
+        let intent = Intent {
+            id: id(7),
+            kind: StepKind::Tool,
+            tool: Some("shell".to_owned()),
+            tool_call: None,
+            asked_by: Some(id(1)),
+            effect: EffectClass::Idempotent,
+            input: json!({ "command": command }),
+            params_summary: None,
+            context: None,
+        };
+        intent.into_step(RunId(Uuid::from_u128(2)), 2, None, Timestamp(0))
+    }
+
+    fn repeats(step: &Step, prompt: StepId, command: &str) -> bool {
+        let mut call = AgentCall::new(Some("c".to_owned()));
+        call.asks(Ask::Permission {
+            id: json!(1),
+            options: Vec::new(),
+        });
+        call.repeats(step, prompt, "shell", &json!({ "command": command }))
+    }
+
+    #[test]
+    fn a_question_repeats_only_the_same_call_that_was_not_answered() {
+        let step = stored("make");
+        assert!(repeats(&step, id(1), "make"));
+        assert!(!repeats(&step, id(1), "make "));
+        assert!(!repeats(&step, id(3), "make"), "another prompt");
+        for state in [StepState::Started, StepState::Done, StepState::Failed] {
+            let step = Step {
+                state,
+                ..step.clone()
+            };
+            assert!(!repeats(&step, id(1), "make"), "{state}");
+        }
+        // A command with this text is another one than that with the hidden value.
+        let masked = stored("cat [secret:KEY]");
+        assert!(!repeats(&masked, id(1), "cat [secret:KEY]"));
     }
 }

@@ -25,7 +25,7 @@ fn files_are_read_and_written_in_the_folder_of_the_run_alone() {
             { "read": { "path": folder.join("missing") } },
             { "write": { "path": folder.join("new/b.txt"), "content": "made\n" } },
             { "write": { "path": secret, "content": "changed" } },
-            { "other": "terminal/create" },
+            { "other": "session/fly" },
             { "say": "over" },
         ]);
         let spawned = go(&client, &task).await;

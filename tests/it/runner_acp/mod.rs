@@ -2,10 +2,13 @@
 //! becomes of its turns, its calls and its requests.
 
 mod codex;
+mod dropped;
 mod files;
 mod permissions;
 pub(crate) mod played;
+mod repeated;
 mod restarts;
+mod terminals;
 
 use serde_json::{Value, json};
 

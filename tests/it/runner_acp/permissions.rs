@@ -7,7 +7,7 @@ use super::{calls_of, go, place};
 use crate::harness::{Link, Place, eventually, run};
 
 /// The open approval.
-async fn open(client: &Link) -> Value {
+pub(super) async fn open(client: &Link) -> Value {
     eventually("an approval", async || {
         let listed = client
             .call("approvals.list", json!({ "state": "open" }))
@@ -17,19 +17,19 @@ async fn open(client: &Link) -> Value {
     .await
 }
 
-async fn decide(client: &Link, approval: &Value, decision: &str) {
+pub(super) async fn decide(client: &Link, approval: &Value, decision: &str) {
     let params = json!({ "id": approval["id"], "decision": decision });
     client.call("approvals.resolve", params).await;
 }
 
-fn ask(id: &str, command: &str) -> Value {
+pub(super) fn ask(id: &str, command: &str) -> Value {
     json!({ "ask": {
         "toolCallId": id, "title": format!("Run {command}"), "kind": "execute", "status": "pending",
         "rawInput": { "command": command },
     } })
 }
 
-fn decisions(place: &Place) -> Vec<Value> {
+pub(super) fn decisions(place: &Place) -> Vec<Value> {
     let lines = lines(place, "decisions");
     let read = |line: &String| {
         let outcome: Value = serde_json::from_str(line).unwrap();

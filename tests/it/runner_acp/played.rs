@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -110,6 +111,12 @@ struct Agent {
     /// Requests of the agent by id: their method and where the answer goes.
     asked: Arc<Mutex<OpenRequests>>,
     cancelled: Arc<Mutex<Vec<Sender<()>>>>,
+    /// Requests that it made without waiting for their answers.
+    background: Arc<Mutex<Vec<u64>>>,
+    /// The id of its latest terminal.
+    terminal: Arc<Mutex<String>>,
+    /// It ends once its turn has ended.
+    is_leaving: Arc<AtomicBool>,
 }
 
 impl Agent {
@@ -121,6 +128,9 @@ impl Agent {
             out: Arc::new(Mutex::new(out.unwrap())),
             asked: Arc::default(),
             cancelled: Arc::default(),
+            background: Arc::default(),
+            terminal: Arc::default(),
+            is_leaving: Arc::default(),
         }
     }
 
@@ -242,6 +252,14 @@ impl Agent {
     }
 }
 
+/// The result of an answer as text, or the message of its error.
+fn told(answer: &Value) -> String {
+    match answer.get("error") {
+        Some(error) => error["message"].as_str().unwrap().to_owned(),
+        None => answer["result"].to_string(),
+    }
+}
+
 struct Turn {
     agent: Agent,
     session: String,
@@ -262,7 +280,12 @@ impl Turn {
     }
 
     /// Sends a request and waits for the answer.
-    fn ask(&self, method: &str, mut params: Value) -> Value {
+    fn ask(&self, method: &str, params: Value) -> Value {
+        self.send(method, params).1.recv().unwrap()
+    }
+
+    /// Sends a request; returns its id, and where the answer comes.
+    fn send(&self, method: &str, mut params: Value) -> (u64, Receiver<Value>) {
         params["sessionId"] = json!(self.session);
         let (answer, answered) = channel();
         let mut asked = self.agent.asked.lock().unwrap();
@@ -273,7 +296,22 @@ impl Turn {
         drop(asked);
         self.agent
             .say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
-        answered.recv().unwrap()
+        (id, answered)
+    }
+
+    /// Sends a request whose answer is noted in `file` when it comes.
+    fn send_in_background(&self, file: &'static str, method: &str, params: Value) {
+        let (id, answered) = self.send(method, params);
+        self.agent.background.lock().unwrap().push(id);
+        std::thread::spawn(move || {
+            if let Ok(answer) = answered.recv() {
+                note(file, &told(&answer));
+            }
+        });
+    }
+
+    fn of_terminal(&self) -> Value {
+        json!({ "terminalId": *self.agent.terminal.lock().unwrap() })
     }
 
     /// Plays the actions of the prompt's last block, a JSON list.
@@ -285,12 +323,17 @@ impl Turn {
             .collect();
         note("prompts", &texts.join(" | ").replace('\n', " "));
         let mut reason = "end_turn".to_owned();
-        if texts[0].starts_with("Your previous turn") {
+        let is_continued = texts[0].starts_with("Your previous turn");
+        if is_continued && !self.agent.is("repeats") {
             self.text("agent_message_chunk", "finished after the interruption");
         } else {
-            let actions: Value = serde_json::from_str(texts.last().unwrap()).unwrap_or_else(
-                |_| json!([{ "say": format!("heard: {}", texts.last().unwrap()) }]),
-            );
+            let task = match is_continued {
+                // What it asks for now is another thing, if the test says so.
+                true => texts.last().unwrap().replace("@first", "@second"),
+                false => (*texts.last().unwrap()).to_owned(),
+            };
+            let actions: Value = serde_json::from_str(&task)
+                .unwrap_or_else(|_| json!([{ "say": format!("heard: {task}") }]));
             for action in actions.as_array().unwrap() {
                 for (what, with) in action.as_object().unwrap() {
                     if let Some(stop) = self.act(what, with, cancelled) {
@@ -306,6 +349,21 @@ impl Turn {
         self.agent.say(&json!({
             "jsonrpc": "2.0", "id": id, "result": { "stopReason": reason, "usage": usage },
         }));
+        if self.agent.is_leaving.load(Ordering::Relaxed) {
+            end(0);
+        }
+    }
+
+    fn question(&self, call: &Value) -> Value {
+        let option = |id: &str, kind: &str| json!({ "optionId": id, "name": id, "kind": kind });
+        let mut options = vec![
+            option("no", "reject_once"),
+            option("always", "allow_always"),
+        ];
+        if !self.agent.is("standing") {
+            options.push(option("yes", "allow_once"));
+        }
+        json!({ "toolCall": call, "options": options })
     }
 
     fn act(&self, what: &str, with: &Value, cancelled: &Receiver<()>) -> Option<String> {
@@ -335,21 +393,7 @@ impl Turn {
                 }
             }
             "ask" => {
-                let option =
-                    |id: &str, kind: &str| json!({ "optionId": id, "name": id, "kind": kind });
-                let mut options = vec![
-                    option("no", "reject_once"),
-                    option("always", "allow_always"),
-                ];
-                if !self.agent.is("standing") {
-                    options.push(option("yes", "allow_once"));
-                }
-                let answer = self.ask(
-                    "session/request_permission",
-                    json!({
-                        "toolCall": with, "options": options,
-                    }),
-                );
+                let answer = self.ask("session/request_permission", self.question(with));
                 let outcome = &answer["result"]["outcome"];
                 note("decisions", &outcome.to_string());
                 if outcome["outcome"] == "cancelled" {
@@ -363,14 +407,54 @@ impl Turn {
                     }));
                 }
             }
+            // Goes on without the answer.
+            "asking" => {
+                let question = self.question(with);
+                self.send_in_background("answers", "session/request_permission", question);
+            }
+            "writing" => {
+                let mut file = with.clone();
+                if file["content"] == "@content" {
+                    file["content"] = fs::read_to_string("content").unwrap().into();
+                }
+                self.send_in_background("answers", "fs/write_text_file", file);
+            }
+            "withdraw" => {
+                let id = self.agent.background.lock().unwrap().pop().unwrap();
+                self.agent.say(&json!({
+                    "jsonrpc": "2.0", "method": "$/cancel_request", "params": { "requestId": id },
+                }));
+            }
+            "terminal" => {
+                let answer = self.ask("terminal/create", with.clone());
+                if let Some(id) = answer["result"]["terminalId"].as_str() {
+                    id.clone_into(&mut self.agent.terminal.lock().unwrap());
+                }
+                note("terminals", &told(&answer));
+            }
+            "waiting" => {
+                self.send_in_background("exits", "terminal/wait_for_exit", self.of_terminal());
+            }
+            "output" | "wait_for_exit" | "kill" | "release" => {
+                let answer = self.ask(&format!("terminal/{what}"), self.of_terminal());
+                note("terminals", &told(&answer));
+            }
+            // A process of it is left that does not end when it is asked to.
+            "leaves" => {
+                let line = "trap '' TERM; echo $$ > left; while :; do sleep 1; done";
+                std::process::Command::new("/bin/sh")
+                    .args(["-c", line])
+                    .spawn()
+                    .unwrap();
+                while fs::read_to_string("left").unwrap_or_default().is_empty() {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+            "leave" => self.agent.is_leaving.store(true, Ordering::Relaxed),
             "read" | "write" => {
                 let method = format!("fs/{what}_text_file");
                 let answer = self.ask(&method, with.clone());
-                let told = match answer.get("error") {
-                    Some(error) => error["message"].as_str().unwrap().to_owned(),
-                    None => answer["result"].to_string(),
-                };
-                note("files", &told);
+                note("files", &told(&answer));
             }
             "other" => {
                 let answer = self.ask(text(), json!({}));
