@@ -23,6 +23,7 @@ mod pipe;
 mod prompt;
 mod questions;
 mod refusal;
+mod servers;
 mod sessions;
 mod stream;
 mod titles;

@@ -16,7 +16,7 @@ pub(crate) fn initialized() -> Value {
         "agentCapabilities": {
             "loadSession": true,
             "promptCapabilities": { "image": false, "audio": false, "embeddedContext": true },
-            "mcpCapabilities": { "http": false, "sse": false },
+            "mcpCapabilities": { "http": true, "sse": false },
             "sessionCapabilities": { "list": {}, "resume": {}, "close": {}, "delete": {} },
         },
         "authMethods": [],

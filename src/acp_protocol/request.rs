@@ -1,8 +1,10 @@
 //! Parameters of a client's requests and notifications. Unknown fields are ignored, as the protocol
 //! demands.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+
+use crate::kernel::secret::Secret;
 
 /// Parameters of `initialize`.
 #[derive(Debug, Deserialize, Serialize)]
@@ -82,10 +84,46 @@ pub(crate) struct OpenSession {
     pub(crate) mcp_servers: Option<Vec<McpServer>>,
 }
 
-/// An MCP server for one session.
+/// An MCP server for one session. Debug output shows none of it but names.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct McpServer {
+    /// `http` or `sse`; absent for a program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) r#type: Option<String>,
     pub(crate) name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<HiddenText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) args: Option<Vec<HiddenText>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) env: Option<Vec<NamedText>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) url: Option<HiddenText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) headers: Option<Vec<NamedText>>,
+}
+
+/// A variable or header.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct NamedText {
+    pub(crate) name: String,
+    pub(crate) value: HiddenText,
+}
+
+/// A text that debug output never shows.
+#[derive(Debug)]
+pub(crate) struct HiddenText(pub(crate) Secret);
+
+impl<'de> Deserialize<'de> for HiddenText {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from).map(|text| HiddenText(Secret::new(text)))
+    }
+}
+
+impl Serialize for HiddenText {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.0.expose())
+    }
 }
 
 /// Parameters of `session/list`.

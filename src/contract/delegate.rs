@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use super::BoxFuture;
+use super::servers::SessionServer;
 use super::skills::{PinnedSkill, SkillSet};
 use crate::kernel::delegation::{DelegationMode, Stream};
 use crate::kernel::fault::Fault;
@@ -228,6 +229,13 @@ pub trait Delegate: Send + Sync + 'static {
 
     /// Begins a call that an outside agent makes in its turn; it is in the store once this returns.
     fn begin_call(&self, site: Site, call: Intent) -> BoxFuture<'static, Result<(), Fault>>;
+
+    /// How the MCP server of this name of the caller's session is started or reached.
+    fn session_server(
+        &self,
+        site: Site,
+        name: String,
+    ) -> BoxFuture<'static, Result<SessionServer, Fault>>;
 
     /// The agents that the caller may spawn.
     fn agents(&self, site: Site) -> BoxFuture<'static, Result<ToolReply, Fault>>;

@@ -18,6 +18,7 @@ use crate::contract::delegate::{
     Delegate, DelegateArgs, PinnedText, QuestionArgs, RecallArgs, SendArgs, SessionRef, Site,
     SpawnArgs, ToolReply, WaitArgs,
 };
+use crate::contract::servers::SessionServer;
 use crate::contract::skills::SkillSet;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::policy::{PolicyTarget, Relation, Right, Who};
@@ -357,6 +358,15 @@ impl Delegate for Registry {
             let (by, call) = (step_ref(site), Box::new(call));
             submit(&inner, BeginCall { by, call }).await
         })
+    }
+
+    fn session_server(
+        &self,
+        site: Site,
+        name: String,
+    ) -> BoxFuture<'static, Result<SessionServer, Fault>> {
+        let registry = self.clone();
+        Box::pin(async move { registry.server_of(site, &name) })
     }
 
     fn agents(&self, site: Site) -> BoxFuture<'static, Result<ToolReply, Fault>> {

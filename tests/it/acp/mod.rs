@@ -5,6 +5,7 @@ mod options;
 mod outside;
 mod permissions;
 pub(crate) mod schema;
+mod servers;
 mod sessions;
 mod subagents;
 
