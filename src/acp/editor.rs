@@ -278,6 +278,15 @@ impl Editor {
         self.output.respond(id, answered).await;
     }
 
+    /// True if the editor can show a form.
+    pub(super) fn shows_forms(&self) -> bool {
+        let known = self
+            .capabilities
+            .get()
+            .and_then(|known| known.elicitation.as_ref());
+        known.is_some_and(|elicitation| elicitation.form.is_some())
+    }
+
     /// True if the editor can show notices.
     pub(super) fn shows_notices(&self) -> bool {
         let capabilities = self.capabilities.get();

@@ -212,3 +212,15 @@ pub(crate) enum PermissionKind {
     #[serde(other, skip_serializing)]
     Unknown,
 }
+
+/// Parameters of `elicitation/create`: a form for the user.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AskForm {
+    /// Always `form`.
+    pub(crate) mode: &'static str,
+    pub(crate) session_id: String,
+    pub(crate) message: String,
+    /// JSON Schema of the fields.
+    pub(crate) requested_schema: Value,
+}

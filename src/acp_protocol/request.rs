@@ -2,7 +2,7 @@
 //! demands.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::kernel::secret::Secret;
 
@@ -30,6 +30,23 @@ pub(crate) struct ClientCapabilities {
         skip_serializing_if = "ClientSessionCapabilities::is_empty"
     )]
     pub(crate) session: ClientSessionCapabilities,
+    #[serde(
+        default,
+        deserialize_with = "lenient",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) elicitation: Option<Elicitation>,
+}
+
+/// How the client can ask its user.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Elicitation {
+    #[serde(
+        default,
+        deserialize_with = "lenient",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) form: Option<Map<String, Value>>,
 }
 
 /// Files that the client reads and writes for the agent.
@@ -241,4 +258,18 @@ pub(crate) struct WriteFile {
     /// Absolute path.
     pub(crate) path: String,
     pub(crate) content: String,
+}
+
+/// Result of `elicitation/create`.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "action", rename_all = "snake_case")]
+pub(crate) enum FormAnswer {
+    Accept {
+        /// By name of the field.
+        #[serde(default)]
+        content: Option<Map<String, Value>>,
+    },
+    /// The user declined, or closed the form.
+    #[serde(other)]
+    NoAnswer,
 }

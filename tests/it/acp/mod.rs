@@ -1,6 +1,7 @@
 //! `abide acp`: a scripted editor over real standard input and output, with the real daemon.
 
 pub(crate) mod editor;
+mod forms;
 mod options;
 mod outside;
 mod permissions;
