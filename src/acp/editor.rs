@@ -287,6 +287,12 @@ impl Editor {
         known.is_some_and(|elicitation| elicitation.form.is_some())
     }
 
+    /// True if the editor shows subagents as sessions of their own.
+    pub(super) fn shows_subagents(&self) -> bool {
+        let capabilities = self.capabilities.get();
+        capabilities.is_some_and(|known| known.subagents.is_some())
+    }
+
     /// True if the editor can show notices.
     pub(super) fn shows_notices(&self) -> bool {
         let capabilities = self.capabilities.get();

@@ -26,6 +26,7 @@ mod refusal;
 mod servers;
 mod sessions;
 mod stream;
+mod subagents;
 mod titles;
 mod turns;
 mod watch;

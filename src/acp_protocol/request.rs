@@ -36,6 +36,13 @@ pub(crate) struct ClientCapabilities {
         skip_serializing_if = "Option::is_none"
     )]
     pub(crate) elicitation: Option<Elicitation>,
+    /// Unstable in the protocol.
+    #[serde(
+        default,
+        deserialize_with = "lenient",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) subagents: Option<Map<String, Value>>,
 }
 
 /// How the client can ask its user.
