@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::contract::commit::PendingWait;
 use crate::contract::nodes::{ChangeNode, NodeNote, PairNode};
 use crate::contract::rows::TrustedProject;
-use crate::contract::servers::KnownServer;
+use crate::contract::servers::{KnownServer, NewServer, StoredServer};
 use crate::contract::webhooks::{LetterChoice, WebhookRecord, WebhookTable};
 use crate::kernel::ages::ClockTrust;
 use crate::kernel::fault::Fault;
@@ -51,6 +51,7 @@ mod run_end;
 mod run_environment;
 mod send;
 mod session;
+mod session_servers;
 mod spawn;
 mod steps;
 mod sweep;
@@ -416,6 +417,30 @@ commands! {
         known: KnownServer,
     } -> () as "keep_server",
         |context| Ok(servers::put(context.tx, &known)?);
+    /// The session has exactly these MCP servers.
+    SetServers {
+        /// The tenant.
+        org: String,
+        /// The session.
+        session: SessionId,
+        /// Its key, for the refusal if it is gone.
+        key: SessionKey,
+        /// The servers.
+        servers: Vec<NewServer>,
+    } -> Vec<StoredServer> as "set_servers",
+        |context| session_servers::set(context, &org, (session, &key), servers);
+    /// The row of the session's MCP server has the tools that it listed, or why it did not.
+    KeepTools {
+        /// The session.
+        session: SessionId,
+        /// Name of the server.
+        name: String,
+        /// Digest of how it was started or reached.
+        digest: String,
+        /// The tools as JSON, or why they are not known.
+        listed: Result<String, String>,
+    } -> () as "keep_tools",
+        |context| session_servers::keep_tools(context, session, &name, &digest, listed);
     /// The skills of the folder have this hash under a version number of their own.
     NoteSkills(found) -> i64 as "note_skills",
         |context| agents::note_skills(context, &found);

@@ -1,16 +1,18 @@
-//! Subagents that work in the background: each is a tool call of its own, with the progress of its
-//! steps, until its result is announced.
+//! Subagents. One that works in the background is a tool call of its own, with the progress of its
+//! steps, until its result is announced. Editors that show subagents as sessions are also told of each
+//! session, and get its updates until its run has ended.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
+use futures_util::future::OptionFuture;
 use tokio::task::AbortHandle;
 
 use super::editor::Editor;
 use super::follow::data;
-use super::titles;
+use super::{subagents, titles};
 use crate::acp_protocol::update::{
     ToolCall, ToolCallUpdate, ToolContent, ToolKind, ToolStatus, Update,
 };
@@ -29,13 +31,15 @@ const STEPS: usize = 50;
 /// Maximum number of characters of a step.
 const STEP: usize = 100;
 
-/// The background runs that the editor was told of, also those that have ended.
+/// The runs of subagents that the editor was told of, also those that have ended.
 #[derive(Default)]
 pub(super) struct Children(RefCell<HashMap<RunId, ShownChild>>);
 
 struct ShownChild {
     /// The open session in which it is shown.
     session: String,
+    /// True if it is a tool call of its own.
+    is_call: bool,
     /// Shows its progress.
     task: AbortHandle,
 }
@@ -43,7 +47,7 @@ struct ShownChild {
 impl Children {
     /// True if the editor knows the tool call of this run.
     pub(super) fn knows(&self, run: RunId) -> bool {
-        self.0.borrow().contains_key(&run)
+        self.0.borrow().get(&run).is_some_and(|child| child.is_call)
     }
 
     /// Forgets what was shown in a session that is closed or opened anew.
@@ -64,7 +68,7 @@ pub(super) fn call_id(run: RunId) -> String {
 }
 
 impl Editor {
-    /// Shows the open background runs that this session has requested, each once.
+    /// Shows the open runs of subagents that this session has requested, each once.
     pub(super) async fn show_children(self: &Rc<Self>, session: &SessionKey) {
         if self.session(session.as_str()).is_err() {
             return;
@@ -86,15 +90,30 @@ impl Editor {
         for run in page.runs.into_iter().rev() {
             let id = run.run_id;
             // A call that waits for its run shows the progress itself.
-            let is_new =
-                run.delegated.is_none() && run.session_key != *session && !self.children.knows(id);
-            if !is_new {
+            let is_call = run.delegated.is_none();
+            // One that the user has opened is followed already.
+            let is_open = self.session(run.session_key.as_str()).is_ok();
+            let is_session = self.shows_subagents() && !is_open;
+            let is_known = self.children.0.borrow().contains_key(&id);
+            if run.session_key == *session || is_known || !(is_call || is_session) {
                 continue;
             }
-            let child = Child::of(Rc::clone(self), session.to_string(), run);
+            let exposed = is_session.then(|| {
+                let (editor, parent) = (Rc::clone(self), session.to_string());
+                subagents::follow(editor, parent, run.clone())
+            });
+            let child = is_call.then(|| {
+                let child = Child::of(Rc::clone(self), session.to_string(), run);
+                child.follow()
+            });
+            // Aborted together; each ends with the run, and its subscription with it.
+            let task = tokio::task::spawn_local(async move {
+                tokio::join!(OptionFuture::from(child), OptionFuture::from(exposed));
+            });
             let shown = ShownChild {
                 session: session.to_string(),
-                task: tokio::task::spawn_local(child.follow()).abort_handle(),
+                is_call,
+                task: task.abort_handle(),
             };
             self.children.0.borrow_mut().insert(id, shown);
         }

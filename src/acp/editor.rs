@@ -241,7 +241,9 @@ impl Editor {
             Ok(begun) => {
                 self.respond(id, Ok(&begun.answer)).await;
                 let key = begun.key();
-                self.note_servers(&key, &begun.unused_servers).await;
+                for note in &begun.notes {
+                    self.note(key.as_str(), note.clone()).await;
+                }
                 begun.follow();
                 watch::start(self);
                 self.permissions.refresh(self, &key);
@@ -250,19 +252,6 @@ impl Editor {
             }
             Err(error) => self.respond(id, Err::<Done, _>(error)).await,
         }
-    }
-
-    /// Tells the user which servers of the editor are not used.
-    async fn note_servers(&self, key: &SessionKey, servers: &[String]) {
-        if servers.is_empty() {
-            return;
-        }
-        let title = format!(
-            "abide does not use the MCP servers that the editor passes along ({}). Declare them \
-             with: abide mcp add",
-            servers.join(", ")
-        );
-        self.note(key.as_str(), title).await;
     }
 
     /// Tells the user of a session something that is no part of an answer.
@@ -287,6 +276,21 @@ impl Editor {
 
     async fn respond<T: Serialize>(&self, id: &Value, answered: Answered<T>) {
         self.output.respond(id, answered).await;
+    }
+
+    /// True if the editor can show a form.
+    pub(super) fn shows_forms(&self) -> bool {
+        let known = self
+            .capabilities
+            .get()
+            .and_then(|known| known.elicitation.as_ref());
+        known.is_some_and(|elicitation| elicitation.form.is_some())
+    }
+
+    /// True if the editor shows subagents as sessions of their own.
+    pub(super) fn shows_subagents(&self) -> bool {
+        let capabilities = self.capabilities.get();
+        capabilities.is_some_and(|known| known.subagents.is_some())
     }
 
     /// True if the editor can show notices.

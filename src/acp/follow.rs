@@ -44,6 +44,8 @@ pub(super) struct Follower {
     nested: HashMap<RunId, bool>,
     /// Tokens of the context, and whether the editor lacks the present number.
     context: Option<u64>,
+    /// The run with which it ends.
+    until: Option<RunId>,
 }
 
 impl Follower {
@@ -84,6 +86,7 @@ impl Follower {
                 streams: Streams::default(),
                 nested: HashMap::new(),
                 context: None,
+                until: None,
             });
         }
     }
@@ -111,7 +114,12 @@ impl Follower {
         loop {
             match self.events.next().await {
                 Some(Ok(event)) => {
+                    let is_renewed = event.kind == SNAPSHOT;
                     if self.take(event).await.is_break() {
+                        return;
+                    }
+                    // The event of its end may be among those that are no longer kept.
+                    if is_renewed && self.is_over().await == Ok(true) {
                         return;
                     }
                 }
@@ -119,6 +127,29 @@ impl Follower {
                 Some(Err(_)) => {}
                 None => self.resume().await,
             }
+        }
+    }
+
+    /// Sends the transcript of a subagent and follows its session until this run has ended.
+    pub(super) async fn run_until(mut self, run: RunId) -> Answered<()> {
+        self.until = Some(run);
+        self.replay().await?;
+        if !self.is_over().await? {
+            self.run().await;
+        }
+        Ok(())
+    }
+
+    /// True if the run with which it ends has ended; one that ends later has its event.
+    async fn is_over(&self) -> Answered<bool> {
+        let Some(run) = self.until else {
+            return Ok(false);
+        };
+        let found = self.editor.link.call(&GetRun { run_id: run }).await;
+        match found {
+            Ok(run) => Ok(!run.is_open()),
+            Err(error) if error.code == code::NOT_FOUND => Ok(true),
+            Err(error) => Err(error),
         }
     }
 
@@ -154,7 +185,12 @@ impl Follower {
                     self.send(update).await;
                 }
             }
-            "run.ended" => self.ended(&event).await,
+            "run.ended" => {
+                self.ended(&event).await;
+                if self.until.is_some() && event.run_id == self.until {
+                    return ControlFlow::Break(());
+                }
+            }
             "session.updated" => self.updated(&event).await,
             "session.deleted" => {
                 let key = self.key.as_str();

@@ -160,7 +160,7 @@ async fn decide(
     editor.permissions.refresh(editor, &key);
 }
 
-fn is_conflict(error: &RpcError) -> bool {
+pub(super) fn is_conflict(error: &RpcError) -> bool {
     let kind = error.data.as_ref().and_then(|data| data.get("kind"));
     kind.and_then(serde_json::Value::as_str) == Some(Kind::Conflict.as_str())
 }

@@ -8,6 +8,7 @@ use tokio::task::AbortHandle;
 
 use super::editor::Editor;
 use super::follow::Follower;
+use super::servers::ServersTaken;
 use crate::acp_protocol::answer::{Done, OpenedSession, SessionInfo, SessionPage};
 use crate::acp_protocol::request::{
     ListSessions, McpServer, NewSession, OfSession, OpenSession as Named,
@@ -29,6 +30,8 @@ pub(super) struct OpenSession {
     /// Working folder.
     pub(super) folder: RefCell<String>,
     pub(super) has_title: Cell<bool>,
+    /// True if it may have MCP servers of the editor.
+    pub(super) has_servers: Cell<bool>,
     /// Commands that the editor was told.
     pub(super) commands: RefCell<Vec<Command>>,
     /// The task that turns its events into updates.
@@ -41,6 +44,7 @@ impl OpenSession {
             key: session.key.clone(),
             folder: RefCell::new(folder),
             has_title: Cell::new(session.title.is_some()),
+            has_servers: Cell::new(false),
             commands: RefCell::default(),
             follower: RefCell::default(),
         }
@@ -92,7 +96,10 @@ impl Editor {
         let created = self.link.call(&request).await?;
         let key = created.session.key;
         let follower = Follower::open(self, &key).await?;
-        let servers = names(params.mcp_servers);
+        let servers = match params.mcp_servers {
+            Some(servers) if !servers.is_empty() => self.set_servers(&key, servers).await,
+            _ => ServersTaken::default(),
+        };
         self.begin(follower, Some(key), servers).await
     }
 
@@ -119,7 +126,7 @@ impl Editor {
         }
         // A session that is opened twice is followed once.
         self.leave(key.as_str());
-        let begun = self.reopen(&key, replay, names(params.mcp_servers)).await;
+        let begun = self.reopen(&key, replay, params.mcp_servers).await;
         if let Err(error) = &begun {
             // Nothing follows the turns of the session any more.
             self.turns.lost(key.as_str(), error);
@@ -131,7 +138,7 @@ impl Editor {
         self: &Rc<Self>,
         key: &SessionKey,
         replay: Replay,
-        unused_servers: Vec<String>,
+        servers: Option<Vec<McpServer>>,
     ) -> Answered<Begun> {
         let mut follower = Follower::open(self, key).await?;
         if replay == Replay::Whole {
@@ -139,7 +146,12 @@ impl Editor {
         }
         // A turn of this editor may have ended between the two followers.
         self.settle(key).await;
-        self.begin(follower, None, unused_servers).await
+        // Those of the session are replaced, also by none.
+        let servers = match servers {
+            Some(servers) => self.set_servers(key, servers).await,
+            None => ServersTaken::default(),
+        };
+        self.begin(follower, None, servers).await
     }
 
     /// The session is open once this returns.
@@ -147,7 +159,7 @@ impl Editor {
         self: &Rc<Self>,
         follower: Follower,
         new: Option<SessionKey>,
-        unused_servers: Vec<String>,
+        servers: ServersTaken,
     ) -> Answered<Begun> {
         let session = follower.session();
         let choices = self.choices(&session).await?;
@@ -155,6 +167,7 @@ impl Editor {
             &session,
             session.cwd.clone().unwrap_or_default(),
         ));
+        opened.has_servers.set(servers.has_servers);
         let id = session.key.to_string();
         self.sessions.borrow_mut().insert(id, Rc::clone(&opened));
         Ok(Begun {
@@ -165,7 +178,7 @@ impl Editor {
             },
             follower,
             opened,
-            unused_servers,
+            notes: servers.notes,
         })
     }
 
@@ -195,11 +208,12 @@ impl Editor {
         })
     }
 
-    /// Cancels the turns of a session and follows it no more. It stays open if a turn cannot be
-    /// cancelled.
+    /// Cancels the turns of a session, removes the editor's MCP servers from it and follows it no
+    /// more. It stays open if a turn cannot be cancelled or the servers cannot be removed.
     pub(super) async fn close_session(&self, params: OfSession) -> Answered<Done> {
-        self.session(&params.session_id)?;
+        let session = self.session(&params.session_id)?;
         self.cancel_and_wait(&params.session_id).await?;
+        self.remove_servers(&session).await?;
         self.leave(&params.session_id);
         Ok(Done::default())
     }
@@ -228,8 +242,8 @@ pub(super) struct Begun {
     pub(super) answer: OpenedSession,
     follower: Follower,
     opened: Rc<OpenSession>,
-    /// Names of the MCP servers that the editor passes along, which are not used.
-    pub(super) unused_servers: Vec<String>,
+    /// What the user should know of the editor's MCP servers.
+    pub(super) notes: Vec<String>,
 }
 
 impl Begun {
@@ -253,9 +267,4 @@ fn absolute(cwd: &str) -> Answered<&str> {
         true => Ok(cwd),
         false => Err(RpcError::params("cwd: an absolute path is expected")),
     }
-}
-
-fn names(servers: Option<Vec<McpServer>>) -> Vec<String> {
-    let servers = servers.into_iter().flatten();
-    servers.map(|server| preview(&server.name, 80)).collect()
 }

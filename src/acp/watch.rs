@@ -5,7 +5,9 @@ use std::rc::Rc;
 
 use super::editor::Editor;
 use super::follow::data;
-use crate::kernel::event::{ApprovalRequested, ApprovalResolved, QuestionAsked, RunQueued};
+use crate::kernel::event::{
+    ApprovalRequested, ApprovalResolved, QuestionAnswered, QuestionAsked, RunQueued,
+};
 use crate::kernel::ids::SessionKey;
 use crate::wire::events::{Event, LAGGED, Lagged, SNAPSHOT, Snapshot, SubscribeEvents};
 
@@ -13,7 +15,7 @@ use crate::wire::events::{Event, LAGGED, Lagged, SNAPSHOT, Snapshot, SubscribeEv
 const KINDS: [&str; 5] = [
     "approval.*",
     "run.queued",
-    "question.asked",
+    "question.*",
     "skills.changed",
     "agents.changed",
 ];
@@ -84,6 +86,11 @@ async fn take(editor: &Rc<Editor>, event: &Event) {
         "question.asked" => {
             if let Some(asked) = data::<QuestionAsked>(event) {
                 editor.show_questions(&asked.session_key).await;
+            }
+        }
+        "question.answered" => {
+            if let Some(answered) = data::<QuestionAnswered>(event) {
+                editor.questions.answered(answered.question_id);
             }
         }
         _ => {

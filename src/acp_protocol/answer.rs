@@ -16,7 +16,7 @@ pub(crate) fn initialized() -> Value {
         "agentCapabilities": {
             "loadSession": true,
             "promptCapabilities": { "image": false, "audio": false, "embeddedContext": true },
-            "mcpCapabilities": { "http": false, "sse": false },
+            "mcpCapabilities": { "http": true, "sse": false },
             "sessionCapabilities": { "list": {}, "resume": {}, "close": {}, "delete": {} },
         },
         "authMethods": [],
@@ -211,4 +211,16 @@ pub(crate) enum PermissionKind {
     /// A kind that this program does not know; it is never selected.
     #[serde(other, skip_serializing)]
     Unknown,
+}
+
+/// Parameters of `elicitation/create`: a form for the user.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AskForm {
+    /// Always `form`.
+    pub(crate) mode: &'static str,
+    pub(crate) session_id: String,
+    pub(crate) message: String,
+    /// JSON Schema of the fields.
+    pub(crate) requested_schema: Value,
 }

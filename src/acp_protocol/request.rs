@@ -1,8 +1,10 @@
 //! Parameters of a client's requests and notifications. Unknown fields are ignored, as the protocol
 //! demands.
 
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use crate::kernel::secret::Secret;
 
 /// Parameters of `initialize`.
 #[derive(Debug, Deserialize, Serialize)]
@@ -28,6 +30,30 @@ pub(crate) struct ClientCapabilities {
         skip_serializing_if = "ClientSessionCapabilities::is_empty"
     )]
     pub(crate) session: ClientSessionCapabilities,
+    #[serde(
+        default,
+        deserialize_with = "lenient",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) elicitation: Option<Elicitation>,
+    /// Unstable in the protocol.
+    #[serde(
+        default,
+        deserialize_with = "lenient",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) subagents: Option<Map<String, Value>>,
+}
+
+/// How the client can ask its user.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Elicitation {
+    #[serde(
+        default,
+        deserialize_with = "lenient",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) form: Option<Map<String, Value>>,
 }
 
 /// Files that the client reads and writes for the agent.
@@ -82,10 +108,46 @@ pub(crate) struct OpenSession {
     pub(crate) mcp_servers: Option<Vec<McpServer>>,
 }
 
-/// An MCP server for one session.
+/// An MCP server for one session. Debug output shows none of it but names.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct McpServer {
+    /// `http` or `sse`; absent for a program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) r#type: Option<String>,
     pub(crate) name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<HiddenText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) args: Option<Vec<HiddenText>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) env: Option<Vec<NamedText>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) url: Option<HiddenText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) headers: Option<Vec<NamedText>>,
+}
+
+/// A variable or header.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct NamedText {
+    pub(crate) name: String,
+    pub(crate) value: HiddenText,
+}
+
+/// A text that debug output never shows.
+#[derive(Debug)]
+pub(crate) struct HiddenText(pub(crate) Secret);
+
+impl<'de> Deserialize<'de> for HiddenText {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from).map(|text| HiddenText(Secret::new(text)))
+    }
+}
+
+impl Serialize for HiddenText {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.0.expose())
+    }
 }
 
 /// Parameters of `session/list`.
@@ -203,4 +265,18 @@ pub(crate) struct WriteFile {
     /// Absolute path.
     pub(crate) path: String,
     pub(crate) content: String,
+}
+
+/// Result of `elicitation/create`.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "action", rename_all = "snake_case")]
+pub(crate) enum FormAnswer {
+    Accept {
+        /// By name of the field.
+        #[serde(default)]
+        content: Option<Map<String, Value>>,
+    },
+    /// The user declined, or closed the form.
+    #[serde(other)]
+    NoAnswer,
 }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::RpcError;
 use super::answer::ConfigOption;
 use super::request::{ContentBlock, lenient};
 
@@ -58,9 +59,36 @@ pub(crate) enum Update {
         severity: Cow<'static, str>,
         title: String,
     },
+    /// A session of a subagent, on that of its requester. Only for editors that show such sessions;
+    /// unstable in the protocol.
+    #[serde(skip_deserializing)]
+    SubagentUpdate {
+        session_id: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
+        state: SubagentState,
+    },
     /// An update that is not read.
     #[serde(other, skip_serializing)]
     Other,
+}
+
+/// What a subagent does now.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(
+    tag = "state",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
+pub(crate) enum SubagentState {
+    Running {},
+    Idle {
+        /// `end_turn`, `cancelled` or `error`.
+        stop_reason: &'static str,
+        /// Why it has failed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<RpcError>,
+    },
 }
 
 /// A part of a message.

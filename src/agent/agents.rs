@@ -30,7 +30,7 @@ use crate::contract::catalog::{
 };
 use crate::contract::nodes::{NodeView, NodesSlot};
 use crate::contract::rows::AgentRows;
-use crate::contract::servers::{ServerViews, ServersSeen};
+use crate::contract::servers::{ServedTool, ServerViews, ServersSeen};
 use crate::contract::skills::SkillCatalog;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::AgentId;
@@ -355,7 +355,12 @@ impl Catalog for AgentCatalog {
         Ok(entry.summary(id, &self.models(), reachable))
     }
 
-    fn tools(&self, place: CatalogScope<'_>, name: &str) -> Result<ToolSet, Fault> {
+    fn tools(
+        &self,
+        place: CatalogScope<'_>,
+        name: &str,
+        served: &[ServedTool],
+    ) -> Result<ToolSet, Fault> {
         let set = self.set(place);
         let (id, entry) = set.entry(name)?;
         let (servers, nodes) = (self.servers(), self.nodes(place.org));
@@ -365,7 +370,7 @@ impl Catalog for AgentCatalog {
         });
         Ok(ToolSet {
             agent: id.clone(),
-            tools: equipment.tools.clone(),
+            tools: entry.with_served(&equipment, served),
             left_out: entry.left_out(&equipment),
         })
     }

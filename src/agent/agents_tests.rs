@@ -152,6 +152,7 @@ fn model_of(model: &str) -> Overrides<'_> {
         model: Some(model),
         thinking: None,
         given: &[],
+        served: &[],
     }
 }
 
@@ -246,6 +247,7 @@ fn a_model_without_thinking_levels_brings_a_warning() {
             model: Some(model),
             thinking: Some(level),
             given: &[],
+            served: &[],
         };
         let resolved = fixture.agents.resolve(HERE, "build", overrides).unwrap();
         assert_eq!(resolved.thinking, Some(level));

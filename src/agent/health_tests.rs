@@ -131,7 +131,7 @@ fn write(home: &Path, name: &str, fields: &str) {
 
 /// The reason why each linked agent is not a tool of `host`.
 fn left_out(agents: &AgentCatalog) -> Vec<(String, String)> {
-    let left_out = agents.tools(HERE, "host").unwrap().left_out;
+    let left_out = agents.tools(HERE, "host", &[]).unwrap().left_out;
     let mut left_out: Vec<_> = left_out
         .into_iter()
         .map(|one| (one.name, one.reason))
@@ -208,7 +208,7 @@ fn c1_skills_are_looked_for_where_the_run_works_and_again_when_they_come() {
         org: "default",
         cwd: work.path().to_str(),
     };
-    let left_out = |place| agents.tools(place, "host").unwrap().left_out.len();
+    let left_out = |place| agents.tools(place, "host", &[]).unwrap().left_out.len();
     assert_eq!((left_out(HERE), left_out(there)), (1, 1));
     fs::write(work.path().join("skills"), "").unwrap();
     clock.advance(Duration::from_secs(1));

@@ -11,7 +11,7 @@ use super::tools::ToolChoice;
 use super::view::pin;
 use crate::contract::catalog::{Omitted, Pinned};
 use crate::contract::nodes::NodeView;
-use crate::contract::servers::{ServerState, ServerView, ServerViews};
+use crate::contract::servers::{ServedTool, ServerState, ServerView, ServerViews};
 use crate::kernel::text::preview;
 
 /// The maximum number of characters of a server error in a spawn warning.
@@ -49,6 +49,33 @@ impl Equipment {
         let is_offered = |name: &&String| self.left_out.iter().all(|one| one.name != **name);
         let own = own.iter().filter(is_offered);
         own.chain(&self.names).cloned().collect()
+    }
+
+    /// The schemas, with those of the servers of a session. They count as servers that the definition
+    /// names: a user has given them for this session. A tool of the same name that the agent already
+    /// has stays.
+    pub(super) fn with_session(
+        &self,
+        definition: &AgentDefinition,
+        choice: &ToolChoice,
+        served: &[ServedTool],
+    ) -> Pinned {
+        if served.is_empty() || definition.command.is_some() {
+            return self.tools.clone();
+        }
+        // It was written by this program.
+        let mut schemas: Vec<Value> = serde_json::from_str(&self.tools.body).unwrap_or_default();
+        for tool in served {
+            let is_taken = schemas
+                .iter()
+                .any(|known| known["name"] == tool.name.as_str());
+            let takes = choice.takes_served(&tool.name, true);
+            if !is_taken && takes && !definition.closes(&tool.name) {
+                // Plain data with text keys, so this cannot fail.
+                schemas.push(serde_json::to_value(tool).unwrap_or_default());
+            }
+        }
+        pin(&schemas)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::contract::catalog::{
     Resolved, usable_skills,
 };
 use crate::contract::linked;
-use crate::contract::servers::ServerViews;
+use crate::contract::servers::{ServedTool, ServerViews};
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::AgentId;
 use crate::kernel::policy::overlay::{AgentEnv, Overlay};
@@ -287,7 +287,7 @@ impl Set {
             run_timeout_ms: definition.run_timeout_ms,
             on_uncertain: definition.on_uncertain.unwrap_or(OnUncertain::Report),
             definition: entry.pinned_definition.clone(),
-            tools: equipment.tools.clone(),
+            tools: entry.with_served(&equipment, overrides.served),
             skill_names: match definition.command.is_some() {
                 true => Some(Vec::new()),
                 false => usable_skills(&definition.tools, definition.skills.as_deref()),
@@ -443,6 +443,11 @@ impl PreparedAgent {
         let (definition, choice) = (&self.definition, &self.choice);
         self.equipped
             .over(definition, choice, &self.tools, reachable)
+    }
+
+    /// The schemas of its tools in a session whose servers have these tools.
+    pub(super) fn with_served(&self, equipment: &Equipment, served: &[ServedTool]) -> Pinned {
+        equipment.with_session(&self.definition, &self.choice, served)
     }
 
     /// Warnings about gate rules for tools that the agent does not have. Tools of servers are known

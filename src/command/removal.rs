@@ -15,7 +15,7 @@ use crate::kernel::session::{Cleanup, Owner, Session, SessionMode};
 use crate::store::tables::clearings::Clearing;
 use crate::store::tables::{
     approvals, bundles, clearings, messages, outbox, outputs, purges, questions, remembered, runs,
-    sessions, steers, steps, stops,
+    session_servers, sessions, steers, steps, stops,
 };
 
 /// Maximum number of sessions deleted in one command; the rest of a larger tree follows.
@@ -155,6 +155,7 @@ fn remove_session(context: &mut Context<'_>, session: &Session) -> Result<(), Fa
     sessions::remove(context.tx, session.id)?;
     bundles::remove(context.tx, session.id)?;
     remembered::remove(context.tx, session.id)?;
+    session_servers::remove(context.tx, session.id)?;
     let now = context.now.wall;
     purges::insert(context.tx, session.id, now)?;
     clearings::remove(context.tx, session.id)?;

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::allow::AllowList;
+use super::servers::ServedTool;
 use super::skills::SkillPin;
 use crate::kernel::fault::Fault;
 use crate::kernel::ids::AgentId;
@@ -225,6 +226,8 @@ pub struct Overrides<'a> {
     pub thinking: Option<Thinking>,
     /// Names of variables that the caller adds to the run's environment.
     pub given: &'a [String],
+    /// Tools of the servers that belong to the run's session.
+    pub served: &'a [ServedTool],
 }
 
 /// An agent as one run pins it.
@@ -333,8 +336,13 @@ pub trait Catalog: Send + Sync + 'static {
     /// One agent as shown in lists.
     fn get(&self, place: CatalogScope<'_>, name: &str) -> Result<AgentSummary, Fault>;
 
-    /// The exact tools of an agent.
-    fn tools(&self, place: CatalogScope<'_>, name: &str) -> Result<ToolSet, Fault>;
+    /// The exact tools of an agent in a session whose servers have these tools.
+    fn tools(
+        &self,
+        place: CatalogScope<'_>,
+        name: &str,
+        served: &[ServedTool],
+    ) -> Result<ToolSet, Fault>;
 
     /// Can it answer for `place` without disk access? If not, call it where blocking is allowed.
     fn is_ready(&self, place: CatalogScope<'_>) -> bool;

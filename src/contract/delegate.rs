@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use super::BoxFuture;
+use super::servers::SessionServer;
 use super::skills::{PinnedSkill, SkillSet};
 use crate::kernel::delegation::{DelegationMode, Stream};
 use crate::kernel::fault::Fault;
@@ -241,6 +242,13 @@ pub trait Delegate: Send + Sync + 'static {
         call: StepId,
         why: String,
     ) -> BoxFuture<'static, Result<(), Fault>>;
+
+    /// How the MCP server of this name of the caller's session is started or reached.
+    fn session_server(
+        &self,
+        site: Site,
+        name: String,
+    ) -> BoxFuture<'static, Result<SessionServer, Fault>>;
 
     /// The agents that the caller may spawn.
     fn agents(&self, site: Site) -> BoxFuture<'static, Result<ToolReply, Fault>>;

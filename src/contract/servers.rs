@@ -10,7 +10,9 @@ use tokio::sync::watch;
 
 use super::BoxFuture;
 use crate::kernel::fault::Fault;
+use crate::kernel::ids::SessionId;
 use crate::kernel::run::step::EffectClass;
+use crate::kernel::secret::Secret;
 use crate::kernel::time::Timestamp;
 
 /// The state of a server.
@@ -57,6 +59,9 @@ pub struct Served {
     pub effect: EffectClass,
     /// The server is a program on this machine, which may write anywhere.
     pub local: bool,
+    /// The server belongs to the run's session; otherwise to the settings.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_session: bool,
     /// Renamed arguments: the name shown to models, to the server's own name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub renamed: BTreeMap<String, String>,
@@ -76,7 +81,7 @@ impl Served {
 }
 
 /// A tool of a server, as shown to models and pinned by runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedTool {
     /// The name by which models call it.
     pub name: String,
@@ -159,4 +164,71 @@ pub trait ServerRows: Send + Sync + 'static {
 
     /// Once this resolves, `known` is stored as the latest knowledge of its server.
     fn keep_server(&self, known: KnownServer) -> BoxFuture<'static, Result<(), Fault>>;
+}
+
+/// A server that a client gives to a session, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewServer {
+    /// The name by which its tools begin.
+    pub name: String,
+    /// The name that the client gave it.
+    pub given: String,
+    /// `stdio` or `http`.
+    pub transport: String,
+    /// Keyed digest of how it is started or reached.
+    pub digest: String,
+    /// How it is started or reached, encrypted.
+    pub sealed: Vec<u8>,
+}
+
+/// A stored server of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredServer {
+    /// The session.
+    pub session: SessionId,
+    /// The name by which its tools begin.
+    pub name: String,
+    /// The name that the client gave it.
+    pub given: String,
+    /// `stdio` or `http`.
+    pub transport: String,
+    /// Keyed digest of how it is started or reached.
+    pub digest: String,
+    /// How it is started or reached, encrypted.
+    pub sealed: Vec<u8>,
+    /// Its tools as it last listed them, as JSON; `None` before the first time.
+    pub tools: Option<String>,
+    /// Why it did not list its tools when it was last asked.
+    pub problem: Option<String>,
+    /// When it was given.
+    pub set_at: Timestamp,
+}
+
+/// How a server of a session is started or reached. Debug output shows none of it but names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionServer {
+    /// The name by which its tools begin.
+    pub name: String,
+    /// Program to start, by name or path.
+    pub command: Option<Secret>,
+    /// Arguments of the program.
+    pub args: Vec<Secret>,
+    /// Variables of the program's environment.
+    pub env: BTreeMap<String, Secret>,
+    /// Address, instead of a program.
+    pub url: Option<Secret>,
+    /// Headers sent with each call.
+    pub headers: BTreeMap<String, Secret>,
+    /// Working folder of the program; the default workspace if unset.
+    pub folder: Option<String>,
+}
+
+/// Starts servers of sessions. The client of tool servers implements it.
+pub trait SessionServers: Send + Sync + 'static {
+    /// The names of the servers in the settings.
+    fn configured(&self) -> Vec<String>;
+
+    /// Starts the server, lists its tools, and ends it. The error says why they are not known, without
+    /// a secret.
+    fn tools(&self, server: SessionServer) -> BoxFuture<'static, Result<Vec<ServedTool>, String>>;
 }

@@ -107,10 +107,11 @@ pub(super) async fn wake_run(
         model: target.model.as_deref(),
         thinking: target.thinking,
         given: &[],
+        served: &[],
     };
     let (folder, named) = (target.cwd.as_deref(), target.agent.as_str());
     let agent = inner
-        .resolve(&target.org, folder, Some(named), overrides)
+        .resolve_in(target.id, &target.org, folder, Some(named), overrides)
         .await;
     let agent = match agent {
         // The agent was removed or is no longer allowed; the requester must still get the

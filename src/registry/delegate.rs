@@ -20,6 +20,7 @@ use crate::contract::delegate::{
     Delegate, DelegateArgs, PinnedText, QuestionArgs, RecallArgs, SendArgs, SessionRef, Site,
     SpawnArgs, ToolReply, WaitArgs,
 };
+use crate::contract::servers::SessionServer;
 use crate::contract::skills::SkillSet;
 use crate::kernel::fault::{Fault, Kind};
 use crate::kernel::ids::{RunId, StepId};
@@ -378,6 +379,15 @@ impl Delegate for Registry {
     ) -> BoxFuture<'static, Result<(), Fault>> {
         let inner = Arc::clone(&self.inner);
         Box::pin(async move { submit(&inner, EndCall { run, call, why }).await })
+    }
+
+    fn session_server(
+        &self,
+        site: Site,
+        name: String,
+    ) -> BoxFuture<'static, Result<SessionServer, Fault>> {
+        let registry = self.clone();
+        Box::pin(async move { registry.server_of(site, &name) })
     }
 
     fn agents(&self, site: Site) -> BoxFuture<'static, Result<ToolReply, Fault>> {

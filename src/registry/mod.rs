@@ -17,6 +17,7 @@ mod spawn;
 pub(crate) mod upkeep;
 mod wait;
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
@@ -45,11 +46,13 @@ use crate::contract::commit::CommitEffect;
 use crate::contract::journal::RunEnvironment;
 use crate::contract::processes::ProcessTracker;
 use crate::contract::runner::Runner;
+use crate::contract::servers::SessionServers;
 use crate::contract::skills::SkillCatalog;
 use crate::kernel::ages::AgeClock;
 use crate::kernel::ids::BootId;
 use crate::kernel::policy::env::Environment;
 use crate::kernel::time::Timestamp;
+use crate::registry::api::session_servers::Listing;
 use crate::registry::upkeep::drain::Drains;
 use crate::store::tables::pins::PinCache;
 use crate::store::tables::transcripts::Transcripts;
@@ -75,6 +78,9 @@ pub(crate) struct RegistryInner {
     skills: Arc<dyn SkillCatalog>,
     runner: Arc<dyn Runner>,
     processes: Arc<dyn ProcessTracker>,
+    session_servers: Arc<dyn SessionServers>,
+    /// Servers of sessions that are listing their tools.
+    listings: watch::Sender<HashSet<Listing>>,
     /// Base environment of every program that a run starts, taken from the daemon's environment.
     environment: Environment,
     /// The base environment alone, shared by runs that add no variables.
@@ -119,6 +125,8 @@ pub struct RegistryParts {
     pub runner: Arc<dyn Runner>,
     /// Tracks the child processes that steps started.
     pub processes: Arc<dyn ProcessTracker>,
+    /// Starts the MCP servers of sessions.
+    pub session_servers: Arc<dyn SessionServers>,
     /// Base environment of every program that a run starts, taken from the daemon's environment.
     pub environment: Environment,
     /// Encrypts the environment values that callers pass to runs.
@@ -145,6 +153,8 @@ impl Registry {
                 skills: parts.skills,
                 runner: parts.runner,
                 processes: parts.processes,
+                session_servers: parts.session_servers,
+                listings: watch::Sender::default(),
                 plain: Arc::new(RunEnvironment {
                     variables: parts.environment.clone(),
                     ..RunEnvironment::default()

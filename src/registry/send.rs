@@ -85,11 +85,12 @@ impl Registry {
             model: target.model.as_deref(),
             thinking: target.thinking,
             given: &[],
+            served: &[],
         };
         let (folder, named) = (target.cwd.as_deref(), target.agent.as_str());
         let agent = self
             .inner
-            .resolve(&target.org, folder, Some(named), overrides)
+            .resolve_in(target.id, &target.org, folder, Some(named), overrides)
             .await?;
         let run = self.new_run(
             &outgoing.who,

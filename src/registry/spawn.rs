@@ -47,6 +47,7 @@ impl Registry {
             model: request.model.as_deref(),
             thinking: request.thinking,
             given: &given,
+            served: &[],
         };
         let folder = request.cwd.as_deref().or(above.as_deref());
         let named = request.agent.as_deref();
@@ -117,12 +118,17 @@ impl Registry {
                 .thinking
                 .or_else(|| session.as_ref().and_then(|session| session.thinking)),
             given: &given,
+            served: &[],
         };
         let folder = session.as_ref().and_then(|session| session.cwd.as_deref());
-        let agent = self
-            .inner
-            .resolve(&who.org, folder, named, overrides)
-            .await?;
+        let (org, inner) = (who.org.as_str(), &self.inner);
+        let agent = match &session {
+            Some(session) => {
+                let resolving = inner.resolve_in(session.id, org, folder, named, overrides);
+                resolving.await?
+            }
+            None => inner.resolve(org, folder, named, overrides).await?,
+        };
         if session.is_none() && !agent.mode.is_primary() {
             return Err(Fault::new(
                 Kind::Forbidden,
@@ -193,6 +199,7 @@ impl Registry {
             model: None,
             thinking: request.thinking,
             given: &[],
+            served: &[],
         };
         let folder = request.cwd.as_deref();
         let named = request.agent.as_deref();

@@ -88,6 +88,7 @@ impl Driver {
             model: Some(model),
             thinking: None,
             given: &[],
+            served: &[],
         };
         let resolved = agents.resolve(place, "explore", overrides).unwrap();
         let runner = TurnRunner::new(

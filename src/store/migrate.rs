@@ -41,6 +41,10 @@ const MIGRATIONS: &[Migration] = &[
         name: "0007_webhooks",
         sql: include_str!("migrations/sqlite/0007_webhooks.sql"),
     },
+    Migration {
+        name: "0008_session_servers",
+        sql: include_str!("migrations/sqlite/0008_session_servers.sql"),
+    },
 ];
 
 /// The schema version of this program.

@@ -26,7 +26,7 @@ use crate::contract::journal::RunEnvironment;
 use crate::contract::linked::{self, Link};
 use crate::contract::nodes::NodesSlot;
 use crate::contract::runner::Admission;
-use crate::contract::servers::Served;
+use crate::contract::servers::{Served, SessionServer};
 use crate::file_work::TOOLS;
 use crate::kernel::ids::{RunId, StepId};
 use crate::kernel::policy::gate::{Decision, Rights, Subject};
@@ -315,6 +315,9 @@ impl Catalogue {
             .is_named_in(&arguments.to_string())
             .then_some(MASKED);
         let called = match (served, self.get(name)) {
+            (Some(served), _) if served.of_session => {
+                self.call_of_session(site, served, call.root, arguments)
+            }
             (Some(served), _) => self.call_served(site, served, environment.clone(), arguments),
             (None, _) if let Some(tool) = call.on_node() => {
                 let variables = &environment.variables;
@@ -479,6 +482,42 @@ impl Catalogue {
                 })
             }
         }
+    }
+
+    /// Calls a tool of a server of the run's session.
+    fn call_of_session(
+        &self,
+        site: Site,
+        served: &Served,
+        root: &Path,
+        arguments: Value,
+    ) -> BoxFuture<'static, Called> {
+        let Value::Object(arguments) = arguments else {
+            return done(ToolOutput::error("an object of arguments is expected"));
+        };
+        let (Some(servers), Some(registry)) = (self.servers.clone(), self.delegate.get().cloned())
+        else {
+            return done(ToolOutput::error("no tool servers can be started"));
+        };
+        let (served, folder) = (served.clone(), root.to_string_lossy().into_owned());
+        Box::pin(async move {
+            let found = registry.session_server(site, served.server.clone()).await;
+            let server = match found {
+                Ok(server) => SessionServer {
+                    folder: Some(folder),
+                    ..server
+                },
+                Err(fault) => {
+                    let why = fault.message;
+                    return Called::Done(ToolOutput::error(format!(
+                        "{why}; the call was not made"
+                    )));
+                }
+            };
+            let arguments = served.given(arguments);
+            let called = servers.call_of_session(site.run, server, &served.tool, arguments);
+            Called::Done(called.await)
+        })
     }
 
     /// Calls a server tool.

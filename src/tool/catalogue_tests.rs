@@ -451,6 +451,7 @@ async fn no_rule_lets_a_tool_write_what_defines_agents_by_itself() {
     let admit =
         async |name: &str, rights: &Rights, effect: Option<EffectClass>, arguments: Value| {
             let served = effect.map(|effect| Served {
+                of_session: false,
                 server: "files".to_owned(),
                 tool: "write".to_owned(),
                 effect,

@@ -7,7 +7,8 @@
 use super::method::{Access, Concerns, Dispatch, Effect, Method, MethodRow, Requires, methods};
 use super::{
     agents, approvals, audit, config, environment, events, gateway, lifecycle, maintenance, memory,
-    nodes, questions, runs, servers, sessions, shapes, skills, tokens, trust, usage, webhooks,
+    nodes, questions, runs, servers, session_servers, sessions, shapes, skills, tokens, trust,
+    usage, webhooks,
 };
 use crate::kernel::scope::Scope;
 
@@ -121,6 +122,11 @@ methods! {
         "Changes a session's label, title, agent, model, thinking level or folder.",
         Changes by Socket, example {"sessionKey": "agent:build:desk", "title": "At the desk"},
         object: &["sessionKey"], command: Some("abide sessions patch"),
+    }
+    "sessions.set_servers": session_servers::SetServers => session_servers::ServersSet {
+        "Sets the MCP servers that belong to a session, and lists their tools.",
+        Changes by Token, example {"sessionKey": "agent:build:desk", "servers": []},
+        dispatch: Dispatch::Waits, object: &["sessionKey"],
     }
     "sessions.reset": lifecycle::ResetSession => shapes::Session {
         "Starts a new generation of a session; models no longer see earlier messages.",

@@ -23,6 +23,7 @@ pub mod questions;
 pub mod runs;
 mod schema;
 pub mod servers;
+pub mod session_servers;
 pub mod sessions;
 pub mod shapes;
 pub mod skills;

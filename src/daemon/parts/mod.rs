@@ -160,6 +160,7 @@ impl DaemonParts {
                 processes: workers.programs.clone(),
                 servers: workers.servers.clone(),
             }),
+            session_servers: Arc::new(workers.servers.clone()),
             environment: environment.clone(),
             seal: basis.seal,
             options: options::of_registry(config, drain_timeout),

@@ -8,6 +8,7 @@ use crate::gateway::CallContext;
 use crate::kernel::fault::Fault;
 use crate::registry::{CancelTarget, Verdict};
 use crate::wire::lifecycle as wire;
+use crate::wire::session_servers::{ServersSet, SetServers};
 use crate::wire::shapes::{Run, Session};
 
 pub(crate) fn register(table: &mut MethodsBuilder) {
@@ -20,6 +21,7 @@ pub(crate) fn register(table: &mut MethodsBuilder) {
     table.method(cancel_session);
     table.method(cancel_all_runs);
     table.method(patch);
+    table.method(set_servers);
     table.method(reset);
     table.method(delete);
     table.method(compact);
@@ -146,6 +148,11 @@ async fn patch(context: Arc<CallContext>, params: wire::PatchSession) -> Result<
     let registry = &context.registry;
     let session = registry.patch_session(&context.principal, params).await?;
     Ok(convert::session(session))
+}
+
+async fn set_servers(context: Arc<CallContext>, params: SetServers) -> Result<ServersSet, Fault> {
+    let registry = &context.registry;
+    registry.set_servers(&context.principal, params).await
 }
 
 async fn reset(context: Arc<CallContext>, params: wire::ResetSession) -> Result<Session, Fault> {

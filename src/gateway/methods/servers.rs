@@ -50,15 +50,19 @@ fn server(view: &ServerView) -> wire::Server {
 async fn tools(context: Arc<CallContext>, params: wire::ListTools) -> Result<wire::Tools, Fault> {
     let registry = &context.registry;
     let (mut agent, mut folder) = (params.agent, params.cwd);
+    let mut served = Vec::new();
     if let Some(key) = &params.session_key {
         let session = registry.session(&context.principal, key).await?.session;
         agent = agent.or_else(|| Some(session.agent.to_string()));
         folder = folder.or(session.cwd);
+        served = registry.served_in(session.id).await?;
     }
     let Some(agent) = agent else {
         return Err(Fault::params("agent", "give agent or sessionKey"));
     };
-    let set = registry.tools(&context.principal, folder, agent).await?;
+    let set = registry
+        .tools(&context.principal, folder, agent, served)
+        .await?;
     Ok(wire::Tools {
         agent: set.agent,
         tools: serde_json::from_str(&set.tools.body).map_err(Fault::internal)?,

@@ -53,9 +53,10 @@ async fn next_run(
         model: session.model.as_deref(),
         thinking: session.thinking,
         given: &[],
+        served: &[],
     };
     let (folder, named) = (session.cwd.as_deref(), session.agent.as_str());
-    let resolved = inner.resolve(&session.org, folder, Some(named), overrides);
+    let resolved = inner.resolve_in(session.id, &session.org, folder, Some(named), overrides);
     let Some(agent) = usable(resolved.await)? else {
         return Ok(None);
     };

@@ -11,6 +11,7 @@ use crate::contract::catalog::{
     AgentListing, AgentSummary, CatalogScope, Covers, Definition, Overrides, Resolved, ToolSet,
 };
 use crate::contract::rows::TrustedProject;
+use crate::contract::servers::ServedTool;
 use crate::file_work::DEFINITIONS;
 use crate::kernel::fault::{Fault, Kind};
 use crate::registry::{Principal, Registry, RegistryInner};
@@ -80,17 +81,19 @@ impl Registry {
         found.await
     }
 
-    /// The resolved tool set of an agent for work in `folder`.
+    /// The resolved tool set of an agent for work in `folder`, in a session whose servers have these
+    /// tools.
     pub async fn tools(
         &self,
         who: &Principal,
         folder: Option<String>,
         name: String,
+        served: Vec<ServedTool>,
     ) -> Result<ToolSet, Fault> {
         let found = self
             .inner
             .in_catalog(&who.org, folder, move |inner, place| {
-                inner.catalog.tools(place, &name)
+                inner.catalog.tools(place, &name, &served)
             });
         found.await
     }
@@ -266,6 +269,7 @@ impl RegistryInner {
         let model = overrides.model.map(str::to_owned);
         let thinking = overrides.thinking;
         let given = overrides.given.to_vec();
+        let served = overrides.served.to_vec();
         off_thread(move || {
             let place = CatalogScope {
                 org: &org,
@@ -275,6 +279,7 @@ impl RegistryInner {
                 model: model.as_deref(),
                 thinking,
                 given: &given,
+                served: &served,
             };
             inner.resolve_now(place, name.as_deref(), overrides)
         })

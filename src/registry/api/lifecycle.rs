@@ -61,6 +61,7 @@ impl Registry {
             model: patch.model.as_ref().unwrap_or(&session.model).as_deref(),
             thinking: None,
             given: &[],
+            served: &[],
         };
         let folder = patch.cwd.as_ref().unwrap_or(&session.cwd).as_deref();
         let named = patch.agent.as_deref().unwrap_or(session.agent.as_str());
@@ -193,12 +194,18 @@ impl Registry {
             model: Some(&old.model),
             thinking: old.thinking,
             given: &[],
+            served: &[],
         };
         let (folder, named) = (old.cwd.as_deref(), old.agent.as_str());
-        let agent = self
-            .inner
-            .resolve(&who.org, folder, Some(named), overrides)
-            .await?;
+        let (org, inner) = (who.org.as_str(), &self.inner);
+        // A spawned run is repeated in a session of its own.
+        let agent = match old.origin {
+            RunOrigin::Spawn => inner.resolve(org, folder, Some(named), overrides).await?,
+            _ => {
+                let resolving = inner.resolve_in(old.session, org, folder, Some(named), overrides);
+                resolving.await?
+            }
+        };
         let mut run = self.new_run(
             who,
             None,

@@ -15,6 +15,7 @@ mod programs;
 pub(crate) mod questions;
 pub(crate) mod request;
 pub(crate) mod review;
+pub(crate) mod session_servers;
 pub(crate) mod skills;
 pub(crate) mod tokens;
 pub(crate) mod usage;

@@ -146,6 +146,7 @@ impl Registry {
             model: ask.model.as_deref(),
             thinking: ask.thinking,
             given: &[],
+            served: &[],
         };
         let agent = self
             .inner

@@ -35,11 +35,12 @@ impl Registry {
             model: session.model.as_deref(),
             thinking: session.thinking,
             given: &[],
+            served: &[],
         };
         let (folder, named) = (session.cwd.as_deref(), session.agent.as_str());
         let agent = self
             .inner
-            .resolve(&who.org, folder, Some(named), overrides)
+            .resolve_in(session.id, &who.org, folder, Some(named), overrides)
             .await?;
         let run = self.new_run(who, None, agent, None, TITLE, None, None, known)?;
         let command = RunTurn {

@@ -5,7 +5,7 @@ pub use crate::store::tables::table::{OnUndecodable, Table};
 use crate::store::tables::{
     agents, approvals, audit, blobs, bundles, dead_letters, environment, events, idempotency,
     invites, memories, messages, nodes, outbox, outputs, questions, remembered, runs, sends,
-    servers, sessions, skills, steers, steps, tokens, trust, usage, webhooks,
+    servers, session_servers, sessions, skills, steers, steps, tokens, trust, usage, webhooks,
 };
 use crate::store::tx::{DbError, DbErrorKind, Param, Raw, Tx};
 
@@ -31,6 +31,7 @@ pub static TABLES: &[&Table] = &[
     &agents::sets::TABLE,
     &trust::TABLE,
     &servers::TABLE,
+    &session_servers::TABLE,
     &environment::TABLE,
     &skills::TABLE,
     &memories::TABLE,

@@ -26,6 +26,7 @@ pub mod requests;
 pub mod runs;
 pub mod sends;
 pub mod session_marks;
+pub mod session_servers;
 pub mod sessions;
 pub mod skills;
 pub mod steers;

@@ -133,6 +133,8 @@ fn store() -> Store {
         tools: "[]".to_owned(),
     };
     bench.run(KeepServer { known }).unwrap();
+    let servers = super::session_servers::sample(&mut bench, &root);
+    bench.run(servers).unwrap();
     bench
         .run(Audit {
             entry: Box::new(audit::AuditedCall {

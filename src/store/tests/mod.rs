@@ -14,6 +14,7 @@ mod plans;
 mod recovery;
 mod reviews;
 mod schema;
+mod session_servers;
 mod spawning;
 mod starting;
 mod stops;
@@ -431,6 +432,8 @@ contract! { sqlite:
     nodes::a_key_is_paired_once_and_names_are_unique_in_their_tenant,
     nodes::an_invitation_is_used_once_and_not_after_its_end,
     nodes::a_decision_covers_the_offer_that_it_was_made_for,
+    session_servers::tools_are_kept_for_the_server_that_listed_them,
+    session_servers::servers_go_with_their_session,
     webhooks::a_webhook_begins_at_the_end_of_the_log_and_keeps_its_place,
     webhooks::progress_that_is_stored_again_counts_nothing_twice,
     webhooks::dead_letters_are_bounded_and_delivered_again_once,

@@ -134,6 +134,7 @@ fn served(server: &str, local: bool, tool: &ListedTool) -> Result<ServedTool, St
             server: server.to_owned(),
             effect: tool.effect,
             local,
+            of_session: false,
             tool: tool.name.clone(),
             renamed,
         },

@@ -56,6 +56,7 @@ impl McpServer {
         }
         let headers = self.table.headers.iter();
         secrets.extend(headers.map(|(name, value)| (name.as_str(), value.clone())));
+        secrets.extend(self.session_secrets());
         let secrets = secrets.iter().map(|(name, value)| (*name, value));
         *self.lock_redactor() = Redactor::new(secrets);
         Ok(environment)
@@ -108,7 +109,9 @@ impl McpServers {
         let (own, stale) = {
             let mut leases = self.lock_leases();
             let leased = leases.entry(run).or_default();
-            let known = leased.iter().position(|one| one.name == declared.name);
+            let known = leased.iter().position(|one| {
+                one.name == declared.name && one.is_of_session == declared.is_of_session
+            });
             match known {
                 Some(at) if leased[at].is_of(declared, environment) => {
                     return Arc::clone(&leased[at]);

@@ -43,6 +43,10 @@ pub(super) struct McpServer {
     /// Whether it belongs to one run. If so, it does not change the view, which shows the shared
     /// connection of that name.
     pub(super) is_leased: bool,
+    /// Whether a client has given it to a session.
+    pub(super) is_of_session: bool,
+    /// What a server of a session has listed.
+    offered: Mutex<Option<Offer>>,
     /// The run and environment that it was started for, with `scope = "run"`.
     pub(super) own: Option<RunScope>,
     /// Cancelled once the server is no longer needed.
@@ -80,14 +84,33 @@ pub(super) enum McpConnectionState {
 impl McpServer {
     /// Creates a server without starting it.
     pub(super) fn new(name: &str, table: &ServerTable, shared: &Arc<McpShared>) -> Arc<McpServer> {
-        Self::make(name, table, shared, LastHandshake::default(), None, false)
+        let remembered = LastHandshake::default();
+        Self::make(name, table, shared, remembered, None, (false, false))
+    }
+
+    /// Creates a server of a session without starting it.
+    pub(super) fn of_session(
+        name: &str,
+        table: &ServerTable,
+        shared: &Arc<McpShared>,
+    ) -> Arc<McpServer> {
+        let remembered = LastHandshake::default();
+        Self::make(name, table, shared, remembered, None, (true, true))
     }
 
     /// Creates another connection to the same server for one run; in the run's environment, if
     /// `own` is given.
     pub(super) fn leased(&self, own: Option<RunScope>) -> Arc<McpServer> {
         let remembered = self.remembered.clone();
-        Self::make(&self.name, &self.table, &self.shared, remembered, own, true)
+        let marks = (true, self.is_of_session);
+        Self::make(
+            &self.name,
+            &self.table,
+            &self.shared,
+            remembered,
+            own,
+            marks,
+        )
     }
 
     fn make(
@@ -96,10 +119,12 @@ impl McpServer {
         shared: &Arc<McpShared>,
         remembered: LastHandshake,
         own: Option<RunScope>,
-        is_leased: bool,
+        (is_leased, is_of_session): (bool, bool),
     ) -> Arc<McpServer> {
         Arc::new(McpServer {
             is_leased,
+            is_of_session,
+            offered: Mutex::default(),
             own,
             remembered,
             failures: AtomicU32::new(0),
@@ -221,6 +246,13 @@ impl McpServer {
         }
     }
 
+    /// Starts a server of a session and returns the tools that it lists.
+    pub(super) async fn list(self: &Arc<Self>) -> Result<Vec<ServedTool>, String> {
+        self.connection().await?;
+        let offer = self.lock_offered().take();
+        Ok(offer.map_or_else(Vec::new, |offer| offer.tools.to_vec()))
+    }
+
     /// Returns the connection; without one, a single start is tried.
     async fn connection(self: &Arc<Self>) -> Result<McpConnection, String> {
         let mut link = self.link.subscribe();
@@ -248,6 +280,9 @@ impl McpServer {
     /// finds them after a restart while the server is still starting.
     pub(super) async fn take(&self, offer: Offer) {
         if self.is_leased {
+            if self.is_of_session {
+                *self.lock_offered() = Some(offer);
+            }
             return;
         }
         let before = self.view();
@@ -358,6 +393,10 @@ impl McpServer {
         if !self.is_leased {
             self.shared.show(&self.name, &self.stop, change);
         }
+    }
+
+    fn lock_offered(&self) -> MutexGuard<'_, Option<Offer>> {
+        self.offered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_life(&self) -> MutexGuard<'_, Option<LifecycleTask>> {

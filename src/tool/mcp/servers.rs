@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::server::McpServer;
 use crate::clock::Clock;
@@ -39,12 +40,14 @@ pub struct McpOptions {
 /// All tool servers. Cheap to clone.
 #[derive(Clone)]
 pub struct McpServers {
-    shared: Arc<McpShared>,
+    pub(super) shared: Arc<McpShared>,
     servers: Arc<Mutex<BTreeMap<String, Arc<McpServer>>>>,
     /// The connections of single runs.
     leases: Arc<Mutex<HashMap<RunId, Vec<Arc<McpServer>>>>>,
+    /// Servers of sessions that are started to list their tools.
+    listed: Arc<Mutex<HashMap<Uuid, Arc<McpServer>>>>,
     /// True once servers are started as soon as they are added.
-    open: Arc<AtomicBool>,
+    pub(super) open: Arc<AtomicBool>,
 }
 
 /// The state that all servers share.
@@ -97,6 +100,7 @@ impl McpServers {
             }),
             servers: Arc::default(),
             leases: Arc::default(),
+            listed: Arc::default(),
             open: Arc::default(),
         };
         let known = match tables.is_empty() {
@@ -160,7 +164,9 @@ impl McpServers {
         let servers = std::mem::take(&mut *self.lock());
         let leased = std::mem::take(&mut *self.lock_leases());
         let leased = leased.values().flatten();
-        join_all(servers.values().chain(leased).map(|server| server.end())).await;
+        let listed = std::mem::take(&mut *self.lock_listed());
+        let all = servers.values().chain(leased).chain(listed.values());
+        join_all(all.map(|server| server.end())).await;
     }
 
     /// The run now has its own connections to the existing servers of these names; they are started
@@ -216,7 +222,9 @@ impl McpServers {
     ) -> ToolOutput {
         let leased = self.lock_leases().get(&run).and_then(|leased| {
             let mut leased = leased.iter();
-            leased.find(|one| one.name == server).cloned()
+            leased
+                .find(|one| one.name == server && !one.is_of_session)
+                .cloned()
         });
         let declared = self.lock().get(server).cloned();
         let found = match declared {
@@ -235,6 +243,16 @@ impl McpServers {
             Ok(output) => output,
             Err(why) => ToolOutput::error(format!("{tool} of MCP server {server}: {why}")),
         }
+    }
+
+    /// The names of the servers in the settings.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.lock().keys().cloned().collect()
+    }
+
+    pub(super) fn lock_listed(&self) -> MutexGuard<'_, HashMap<Uuid, Arc<McpServer>>> {
+        // The map is consistent even after a panic.
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn put(&self, name: &str, table: &ServerTable, known: &[KnownServer]) {

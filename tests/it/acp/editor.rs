@@ -92,13 +92,21 @@ impl Editor {
 
     /// Starts the agent with these arguments and initializes it.
     pub(crate) fn open_with(place: &Place, arguments: &[&str]) -> Editor {
+        Editor::open_as(place, arguments, json!({}))
+    }
+
+    /// Starts the agent for an editor that has these capabilities, too.
+    pub(crate) fn open_as(place: &Place, arguments: &[&str], more: Value) -> Editor {
         let mut editor = Editor::start(place, arguments);
+        let mut can = json!({
+            "fs": { "readTextFile": false, "writeTextFile": false },
+            "session": { "notices": {} },
+        });
+        let more = more.as_object().unwrap().clone();
+        can.as_object_mut().unwrap().extend(more);
         let hello = json!({
             "protocolVersion": 1,
-            "clientCapabilities": {
-                "fs": { "readTextFile": false, "writeTextFile": false },
-                "session": { "notices": {} },
-            },
+            "clientCapabilities": can,
             "clientInfo": { "name": "scripted", "version": "1" },
         });
         let answer = editor.call("initialize", hello);

@@ -1,10 +1,12 @@
 //! `abide acp`: a scripted editor over real standard input and output, with the real daemon.
 
 pub(crate) mod editor;
+mod forms;
 mod options;
 mod outside;
 mod permissions;
 pub(crate) mod schema;
+mod servers;
 mod sessions;
 mod subagents;
 

@@ -26,6 +26,10 @@ struct Published {
 }
 
 const URL: &str = "mem:///acp.json";
+/// The schema with the features that are not part of the protocol yet.
+const UNSTABLE_URL: &str = "mem:///acp.unstable.json";
+/// The updates that only it has.
+const UNSTABLE: &[&str] = &["subagent_update"];
 
 thread_local! {
     static PUBLISHED: RefCell<Option<Published>> = RefCell::new(published().ok());
@@ -47,6 +51,10 @@ fn published() -> Result<Published, String> {
     }
     let mut compiler = Compiler::new();
     compiler.add_resource(URL, document).unwrap();
+    let file =
+        peers()?.join("node_modules/@agentclientprotocol/sdk/schema/v1/schema.unstable.json");
+    let unstable: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    compiler.add_resource(UNSTABLE_URL, unstable).unwrap();
     Ok(Published {
         schemas: Schemas::new(),
         compiler,
@@ -57,16 +65,15 @@ fn published() -> Result<Published, String> {
 }
 
 impl Published {
-    /// Compares a value with the definition of this name.
-    fn compare(&mut self, name: &str, value: &Value) {
-        let at = match self.compiled.get(name) {
+    /// Compares a value with the definition of this name in a schema.
+    fn compare(&mut self, schema: &str, name: &str, value: &Value) {
+        let url = format!("{schema}#/$defs/{name}");
+        let at = match self.compiled.get(&url) {
             Some(at) => usize::try_from(at.as_u64().unwrap()).unwrap(),
             None => {
-                let url = format!("{URL}#/$defs/{name}");
                 let index = self.compiler.compile(&url, &mut self.schemas).unwrap();
                 self.indices.push(index);
-                self.compiled
-                    .insert(name.to_owned(), json!(self.indices.len() - 1));
+                self.compiled.insert(url, json!(self.indices.len() - 1));
                 self.indices.len() - 1
             }
         };
@@ -81,7 +88,7 @@ pub(crate) fn check(method: &str, message: &Value) {
     PUBLISHED.with_borrow_mut(|published| {
         let Some(published) = published else { return };
         if let Some(error) = message.get("error") {
-            return published.compare("Error", error);
+            return published.compare(URL, "Error", error);
         }
         let role = match message.get("method") {
             Some(_) => "params",
@@ -92,7 +99,12 @@ pub(crate) fn check(method: &str, message: &Value) {
         let Some((_, _, name)) = found.cloned() else {
             panic!("the protocol has no {role} of {method}: {message}");
         };
-        published.compare(&name, &message[role]);
+        let update = message["params"]["update"]["sessionUpdate"].as_str();
+        let schema = match update {
+            Some(update) if UNSTABLE.contains(&update) => UNSTABLE_URL,
+            _ => URL,
+        };
+        published.compare(schema, &name, &message[role]);
     });
 }
 

@@ -156,24 +156,6 @@ fn closing_cancels_and_keeps_while_deleting_removes() {
 }
 
 #[test]
-fn servers_that_the_editor_passes_along_are_named_as_unused() {
-    run(async {
-        let place = place();
-        let daemon = place.start().await;
-        let mut editor = Editor::open(&place);
-        let server = json!({ "name": "context", "command": "/bin/true", "args": [], "env": [] });
-        let params = json!({ "cwd": place.work(), "mcpServers": [server] });
-        editor.call("session/new", params);
-        let told = editor.until(|update| update["sessionUpdate"] == "notice");
-        assert!(
-            told["title"].as_str().unwrap().contains("(context)"),
-            "{told}"
-        );
-        assert_eq!(daemon.stop().await, 0);
-    });
-}
-
-#[test]
 fn a_daemon_is_started_unless_that_is_forbidden() {
     run(async {
         let place = place();

@@ -1,10 +1,10 @@
 //! Subagents in an editor: a tool call with progress, permissions of their own, and results that come
 //! later.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::editor::{Editor, begun, opening};
-use crate::harness::{Place, Script, calls, run, says};
+use crate::harness::{Place, Script, calls, fails, run, says};
 
 #[test]
 fn a_subagent_is_a_tool_call_with_progress() {
@@ -184,6 +184,123 @@ fn a_session_that_is_loaded_again_shows_its_subagents_again() {
         let ended = editor.until(|update| update["toolCallId"] == call["toolCallId"]);
         assert_eq!(ended["name"], "subagent");
         assert!(ended["content"].to_string().contains("found it"), "{ended}");
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+/// The updates of a session, in order.
+fn of_session<'a>(editor: &'a Editor, session: &str) -> Vec<&'a Value> {
+    let updates = editor.updates.iter();
+    let of = updates.filter(|(of, _)| of == session);
+    of.map(|(_, update)| update).collect()
+}
+
+#[test]
+fn an_editor_that_shows_subagents_gets_their_sessions() {
+    run(async {
+        let task = json!({
+            "description": "look around", "prompt": "[child]", "subagent_type": "explore",
+        });
+        let script = Script::new()
+            .on("[child]", [calls("list", json!({})), says("seen")])
+            .on("[a]", [calls("task", task), says("a is done")])
+            .on("[bad]", [fails("it is out of order")]);
+        let place = Place::new(script);
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let mut editor = Editor::open_as(&place, &[], json!({ "subagents": {} }));
+        let session = editor.session(&place);
+        let prompt = editor.prompt(&session, "[a]");
+        assert_eq!(editor.result(prompt)["stopReason"], "end_turn");
+        let idle = editor.until(|update| update["state"]["state"] == "idle");
+        assert_eq!(idle["state"]["stopReason"], "end_turn");
+        let child = idle["sessionId"].as_str().unwrap().to_owned();
+        let told = of_session(&editor, &session);
+        let about = |update: &&&Value| update["sessionUpdate"] == "subagent_update";
+        let first = told.iter().find(about).unwrap();
+        assert_eq!(first["state"], json!({ "state": "running" }));
+        assert_eq!(first["title"], "explore: look around (@explore)");
+        // The announcement comes before all that is of the child.
+        let place_of =
+            |fits: &dyn Fn(&(String, Value)) -> bool| editor.updates.iter().position(fits).unwrap();
+        let announced = place_of(&|(_, update)| update["sessionUpdate"] == "subagent_update");
+        assert!(announced < place_of(&|(of, _)| *of == child));
+        let texts: String = of_session(&editor, &child)
+            .iter()
+            .filter(|update| update["sessionUpdate"] == "agent_message_chunk")
+            .map(|update| update["content"]["text"].as_str().unwrap())
+            .collect();
+        assert_eq!(texts, "seen");
+        let calls = of_session(&editor, &child).into_iter();
+        assert_eq!(
+            calls
+                .filter(|update| update["sessionUpdate"] == "tool_call")
+                .count(),
+            1
+        );
+        // The text of the child is not that of its requester, whose call still tells the progress.
+        assert!(
+            of_session(&editor, &session)
+                .iter()
+                .all(|update| update["sessionUpdate"] != "agent_message_chunk"
+                    || update["content"]["text"] != "seen")
+        );
+        // One that fails says why.
+        let spawn =
+            json!({ "task": "[bad]", "agent": "explore", "parent": session, "announce": "none" });
+        client.spawn(spawn).await;
+        let failed = editor.until(|update| update["state"]["stopReason"] == "error");
+        let why = failed["state"]["error"]["message"].as_str().unwrap();
+        assert!(why.contains("out of order"), "{why}");
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+/// Takes about ten seconds: two connections' worth of subscriptions.
+#[test]
+fn sessions_of_subagents_that_have_ended_are_followed_no_more() {
+    run(async {
+        const EACH: usize = 90;
+        let script = Script::new()
+            .on("[one]", [says("one is done").held_by("one")])
+            .on("[two]", [says("two is done").held_by("two")]);
+        let place = Place::new(script);
+        let daemon = place.start().await;
+        let client = daemon.client().await;
+        let mut editor = Editor::open_as(&place, &[], json!({ "subagents": {} }));
+        let session = editor.session(&place);
+        // Each has two subscriptions, and a connection has 256 at most.
+        for (round, name) in ["one", "two"].into_iter().enumerate() {
+            for _ in 0..EACH {
+                let task = format!("[{name}]");
+                let spawn = json!({
+                    "task": task, "agent": "explore", "parent": session, "announce": "none",
+                });
+                client.spawn(spawn).await;
+            }
+            let count = |editor: &Editor, state: &str| {
+                let about = editor.of_kind("subagent_update").into_iter();
+                about
+                    .filter(|update| update["state"]["state"] == state)
+                    .count()
+            };
+            while count(&editor, "running") < EACH * (round + 1) {
+                editor.look();
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+            place.let_go(name);
+            while count(&editor, "idle") < EACH * (round + 1) {
+                editor.look();
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        }
+        for update in editor.of_kind("subagent_update") {
+            let state = &update["state"];
+            assert!(
+                state["state"] == "running" || state["stopReason"] == "end_turn",
+                "{update}"
+            );
+        }
         assert_eq!(daemon.stop().await, 0);
     });
 }

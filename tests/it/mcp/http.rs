@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::server::answers;
 
 /// The bearer token that the server requires.
-pub(super) const TOKEN: &str = "canary-token";
+pub(crate) const TOKEN: &str = "canary-token";
 
 /// Starts the server, which runs until the test ends; returns its URL.
-pub(super) fn start() -> String {
+pub(crate) fn start() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {

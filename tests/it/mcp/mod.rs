@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::harness::{Daemon, Link, Place, Script, calls, eventually, run, says};
 use crate::processes::is_alive;
 
+pub(crate) use http::{TOKEN, start as http_server};
 pub(crate) use server::{lines, with_server, with_stubborn_server};
 
 /// A place whose agent `worker` calls this tool of server `mem` on the input `[go]`.

@@ -1,4 +1,5 @@
-//! A prompt of an editor: its process outlives the daemon, and the prompt is answered once.
+//! A prompt of an editor: its process outlives the daemon, and the prompt is answered once. Its session
+//! has an MCP server of its own.
 
 use serde_json::{Value, json};
 
@@ -25,7 +26,7 @@ fn editor_place() -> Place {
                     says("a is done"),
                 ],
             )
-            .on("[b]", [says("b is done")]),
+            .on("[b]", [calls("mem__look", json!({})), says("b is done")]),
     )
 }
 
@@ -41,10 +42,17 @@ async fn result(caller: &mut Caller, editor: &mut Editor, id: u64) -> Value {
     response["result"].clone()
 }
 
-/// A session of an editor with two prompts and a permission; a second editor loads it.
+/// A session of an editor with an MCP server, two prompts and a permission; a second editor loads it.
 async fn editor(caller: &mut Caller) {
     let mut editor = Editor::open(caller.place());
-    let params = json!({ "cwd": caller.place().work(), "mcpServers": [] });
+    // Its tools are known when the session is, whatever is killed.
+    let server = json!({
+        "name": "mem",
+        "command": std::env::current_exe().unwrap(),
+        "args": ["--ignored", "--exact", "mcp::server::serve", "--quiet"],
+        "env": [{ "name": "TEST_MCP_START", "value": "" }],
+    });
+    let params = json!({ "cwd": caller.place().work(), "mcpServers": [server] });
     let made = editor.request("session/new", params);
     let made = result(caller, &mut editor, made).await;
     let session = made["sessionId"].as_str().unwrap().to_owned();
@@ -84,5 +92,5 @@ async fn editor(caller: &mut Caller) {
     result(caller, &mut other, load).await;
     assert_eq!(other.text("user_message_chunk"), "[a][b]");
     assert_eq!(other.text("agent_message_chunk"), "a is doneb is done");
-    assert_eq!(other.of_kind("tool_call").len(), 2);
+    assert_eq!(other.of_kind("tool_call").len(), 3);
 }

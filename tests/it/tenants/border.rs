@@ -280,6 +280,7 @@ fn probes(method: &str) -> Option<Vec<Probe>> {
         ],
         "sessions.cancel" => session(json!({"all": true})),
         "sessions.patch" => session(json!({"title": "mine"})),
+        "sessions.set_servers" => session(json!({"servers": []})),
         "sessions.reset" | "sessions.delete" => session(json!({"force": true})),
         "sessions.compact" => session(json!({})),
         "sessions.send" => vec![
