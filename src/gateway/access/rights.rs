@@ -236,7 +236,6 @@ mod tests {
                 "questions.answer",
                 "runs.provide_env",
                 "runs.resolve",
-                "sessions.set_servers",
                 "tokens.create",
                 "tokens.revoke",
                 "trust.add",
