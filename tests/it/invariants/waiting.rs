@@ -153,9 +153,11 @@ pub(super) fn approvals_are_whole(book: &StoreRows) {
                 "{entry:?}"
             );
         }
+        // An outside agent may drop its question; its call was not made.
+        let is_dropped = approval.state == "closed" && step.tool_call.is_none();
         let own = if approval.state == "allowed" { 0 } else { 1 };
         assert!(
-            !step.is_over() || refused || own == 0,
+            !step.is_over() || refused || own == 0 || is_dropped && step.state == "failed",
             "{approval:?}: {step:?}"
         );
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::permissions::{ask, decide, decisions, open};
+use super::permissions::{decide, decisions, open};
 use super::played::{heard, lines};
 use super::{calls_of, end_of, go, place};
 use crate::harness::{Daemon, Link, Place, Spawned, eventually, run};
@@ -55,10 +55,10 @@ fn a_command_runs_in_the_folder_and_environment_of_the_run_and_is_a_step() {
         let daemon = place.start().await;
         let client = daemon.client().await;
         let folder = place.work().canonicalize().unwrap();
-        let line = "pwd; echo $DATA-$MORE-$ABIDE_TOKEN; echo bad >&2; exit 3";
+        let line = "pwd; echo $DATA-$WORD-$ABIDE_TOKEN; echo bad >&2; exit 3";
         let create = json!({ "terminal": {
             "command": "/bin/sh", "args": ["-c", line], "cwd": folder.join("src"),
-            "env": [{ "name": "MORE", "value": "more" }],
+            "env": [{ "name": "WORD", "value": "more" }],
         } });
         let task = json!([
             create, { "wait_for_exit": 1 }, { "output": 1 }, { "release": 1 }, { "output": 1 },
@@ -254,15 +254,16 @@ fn no_command_outlives_its_turn() {
 #[test]
 fn a_request_in_flight_is_answered_over_a_pause_of_the_run() {
     run(async {
-        let place = place(
-            "",
-            "gate: {shell: [{decision: ask}, {match: \"/bin/sh *\", decision: allow}]}",
-        );
+        let place = place("", ALLOWED);
         let daemon = place.start().await;
         let client = daemon.client().await;
+        let fetch = json!({ "ask": {
+            "toolCallId": "a", "title": "Fetch", "kind": "fetch",
+            "rawInput": { "url": "https://example.com/" },
+        } });
         let task = json!([
             shell("until [ -e go ]; do sleep 0.05; done; echo went"), { "waiting": 1 },
-            ask("a", "make"), { "until": "exits" }, { "output": 1 }, { "say": "over" },
+            fetch, { "until": "exits" }, { "output": 1 }, { "say": "over" },
         ]);
         let spawned = go(&client, &task).await;
         let approval = open(&client).await;
