@@ -202,15 +202,20 @@ fn an_editor_that_shows_subagents_gets_their_sessions() {
             "description": "look around", "prompt": "[child]", "subagent_type": "explore",
         });
         let script = Script::new()
-            .on("[child]", [calls("list", json!({})), says("seen")])
+            .on(
+                "[child]",
+                [calls("list", json!({})), says("seen").held_by("go")],
+            )
             .on("[a]", [calls("task", task), says("a is done")])
-            .on("[bad]", [fails("it is out of order")]);
+            .on("[bad]", [fails("it is out of order").held_by("bad")]);
         let place = Place::new(script);
         let daemon = place.start().await;
         let client = daemon.client().await;
         let mut editor = Editor::open_as(&place, &[], json!({ "subagents": {} }));
         let session = editor.session(&place);
         let prompt = editor.prompt(&session, "[a]");
+        editor.until(|update| update["sessionUpdate"] == "subagent_update");
+        place.let_go("go");
         assert_eq!(editor.result(prompt)["stopReason"], "end_turn");
         let idle = editor.until(|update| update["state"]["state"] == "idle");
         assert_eq!(idle["state"]["stopReason"], "end_turn");
@@ -249,6 +254,8 @@ fn an_editor_that_shows_subagents_gets_their_sessions() {
         let spawn =
             json!({ "task": "[bad]", "agent": "explore", "parent": session, "announce": "none" });
         client.spawn(spawn).await;
+        editor.until(|update| update["title"] == "explore: [bad]");
+        place.let_go("bad");
         let failed = editor.until(|update| update["state"]["stopReason"] == "error");
         let why = failed["state"]["error"]["message"].as_str().unwrap();
         assert!(why.contains("out of order"), "{why}");
