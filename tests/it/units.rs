@@ -368,6 +368,44 @@ fn everything_packaged_is_looked_at() {
         "systemd/user/abide.service",
         "systemd/user/abide.socket",
         "test",
+        // Run manually: it needs root and boots a container.
+        "test-machine",
     ];
     assert_eq!(found, looked_at);
+}
+
+#[test]
+fn the_scripts_have_no_faults_that_can_be_seen_without_running_them() {
+    let scripts = [
+        "build",
+        "deb/postinst",
+        "deb/postrm",
+        "deb/prerm",
+        "first-minutes",
+        "soak",
+        "test",
+        "test-machine",
+    ];
+    let scripts = scripts.map(|name| root().join("packaging").join(name));
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken");
+    fs::write(&broken, "#!/bin/sh\nif true; then\n").unwrap();
+    // As in .ci/run.
+    for checker in [&["bash", "-n"][..], &["shellcheck", "-S", "warning"]] {
+        let check = |path: &Path| {
+            let mut command = Command::new(checker[0]);
+            let output = command.args(&checker[1..]).arg(path).output().ok()?;
+            let said = [output.stdout, output.stderr].concat();
+            Some((output.status.success(), String::from_utf8(said).unwrap()))
+        };
+        let Some((accepted, _)) = check(&broken) else {
+            println!("skipped: there is no {} here", checker[0]);
+            continue;
+        };
+        assert!(!accepted, "this check checks");
+        for script in &scripts {
+            let (accepted, said) = check(script).unwrap();
+            assert!(accepted, "{}: {said}", script.display());
+        }
+    }
 }

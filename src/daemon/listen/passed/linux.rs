@@ -6,6 +6,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
@@ -67,13 +68,23 @@ fn owned(number: RawFd) -> Result<OwnedFd, DaemonFailure> {
     // Without unsafe code, a number becomes a descriptor only through the kernel.
     let duplicate = pidfd_open(getpid(), PidfdFlags::empty())
         .and_then(|this| pidfd_getfd(this, number, PidfdGetfdFlags::empty()))
-        .map_err(|fault| {
-            let what = format!("descriptor {number} of the service manager cannot be taken over");
-            DaemonFailure::System(what, fault.into())
-        })?;
+        .map_err(|fault| not_taken(number, fault))?;
     // It is valid, since it was duplicated.
     let _ = nix::unistd::close(number);
     Ok(duplicate)
+}
+
+/// The failure to take over a descriptor. Where the system has or permits no such call, a repeated start
+/// would fail as well.
+fn not_taken(number: RawFd, fault: Errno) -> DaemonFailure {
+    let what = format!("descriptor {number} of the service manager cannot be taken over");
+    match fault {
+        Errno::PERM | Errno::NOSYS => refused(&format!(
+            "{what}: pidfd_getfd fails ({fault}). Linux is older than 5.6, or a filter of system calls, \
+             such as that of a container, forbids it"
+        )),
+        _ => DaemonFailure::System(what, fault.into()),
+    }
 }
 
 fn tcp(number: RawFd, socket: OwnedFd, config: &Config) -> Result<TcpListener, DaemonFailure> {
@@ -124,4 +135,21 @@ fn refused(why: &str) -> DaemonFailure {
         "{why}. Nothing was started. Correct the sockets of the service manager (for systemd: \
          abide.socket), or switch them off"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_without_the_call_is_not_asked_again() {
+        for fault in [Errno::PERM, Errno::NOSYS] {
+            let failure = not_taken(3, fault);
+            assert_eq!(failure.exit_code(), 78);
+            let said = failure.to_string();
+            assert!(said.contains("pidfd_getfd"), "{said}");
+            assert!(said.contains("Nothing was started"), "{said}");
+        }
+        assert_eq!(not_taken(3, Errno::MFILE).exit_code(), 71);
+    }
 }
