@@ -57,7 +57,7 @@ pub(super) struct Wire {
 enum Early {
     /// The probe was not sent, or its outcome was passed on.
     Nothing,
-    Answer(ServerJsonRpcMessage),
+    Answer(Box<ServerJsonRpcMessage>),
     /// The connection ended before an answer.
     Ended,
 }
@@ -75,9 +75,11 @@ impl Early {
         match self {
             Early::Nothing => return false,
             Early::Ended => {}
-            Early::Answer(JsonRpcMessage::Response(answer)) => answer.id = asked.id.clone(),
-            Early::Answer(JsonRpcMessage::Error(refused)) => refused.id = Some(asked.id.clone()),
-            Early::Answer(_) => {}
+            Early::Answer(answer) => match &mut **answer {
+                JsonRpcMessage::Response(answer) => answer.id = asked.id.clone(),
+                JsonRpcMessage::Error(refused) => refused.id = Some(asked.id.clone()),
+                _ => {}
+            },
         }
         true
     }
@@ -113,7 +115,7 @@ impl Wire {
         self.early = loop {
             match self.receive().await {
                 None => break Early::Ended,
-                Some(message) if !is_unasked(&message) => break Early::Answer(message),
+                Some(message) if !is_unasked(&message) => break Early::Answer(Box::new(message)),
                 Some(_) => {}
             }
         };
@@ -158,7 +160,7 @@ impl Transport<RoleClient> for Wire {
         } = self;
         match std::mem::replace(early, Early::Nothing) {
             Early::Nothing => {}
-            Early::Answer(answer) => return Some(answer),
+            Early::Answer(answer) => return Some(*answer),
             Early::Ended => return None,
         }
         loop {
