@@ -236,6 +236,7 @@ mod tests {
                 "questions.answer",
                 "runs.provide_env",
                 "runs.resolve",
+                "sessions.set_servers",
                 "tokens.create",
                 "tokens.revoke",
                 "trust.add",
