@@ -141,7 +141,7 @@ async fn decide(
     match editor.link.call(&request).await {
         Ok(_) => return,
         // It was decided elsewhere, or the call would do something else than what was shown.
-        Err(error) if is_conflict(&error) => {}
+        Err(error) if is_of_kind(&error, Kind::Conflict) => {}
         // No daemon has answered, so whether it is decided is not known.
         Err(error) if error.data.is_none() => {
             editor.link.client_at_last().await;
@@ -160,9 +160,10 @@ async fn decide(
     editor.permissions.refresh(editor, &key);
 }
 
-pub(super) fn is_conflict(error: &RpcError) -> bool {
-    let kind = error.data.as_ref().and_then(|data| data.get("kind"));
-    kind.and_then(serde_json::Value::as_str) == Some(Kind::Conflict.as_str())
+/// True for a refusal of the daemon of this kind.
+pub(super) fn is_of_kind(error: &RpcError, kind: Kind) -> bool {
+    let given = error.data.as_ref().and_then(|data| data.get("kind"));
+    given.and_then(serde_json::Value::as_str) == Some(kind.as_str())
 }
 
 fn decision(answer: &serde_json::Value) -> Option<(Choice, Option<Remember>)> {

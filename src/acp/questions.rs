@@ -11,10 +11,11 @@ use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
 use super::editor::Editor;
-use super::permissions::is_conflict;
+use super::permissions::is_of_kind;
 use crate::acp_protocol::answer::AskForm;
 use crate::acp_protocol::request::FormAnswer;
 use crate::acp_protocol::update::{Chunk, Update};
+use crate::kernel::fault::Kind;
 use crate::kernel::ids::{QuestionId, SessionKey};
 use crate::kernel::question::QuestionState;
 use crate::wire::input::{PAGE_LIMIT, PageSize};
@@ -128,7 +129,7 @@ async fn ask(
     match editor.link.call(&answer).await {
         Ok(_) => {}
         // It was answered elsewhere, or its time is over.
-        Err(error) if is_conflict(&error) => {}
+        Err(error) if is_of_kind(&error, Kind::Conflict) => {}
         // No daemon has answered, so whether it is answered is not known: the user is asked again if
         // it is still open.
         Err(error) if error.data.is_none() => {

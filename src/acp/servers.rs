@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 
 use super::editor::Editor;
+use super::permissions::is_of_kind;
 use super::sessions::OpenSession;
 use crate::acp_protocol::request::{HiddenText, McpServer, NamedText};
 use crate::acp_protocol::{Answered, RpcError};
+use crate::kernel::fault::Kind;
 use crate::kernel::ids::SessionKey;
 use crate::kernel::text::preview;
 use crate::wire::session_servers::{self as wire, GivenServer, SessionServer, SetServers};
@@ -46,6 +48,10 @@ impl Editor {
         match self.link.call(&request).await {
             Ok(set) => {
                 notes.extend(set.servers.iter().filter_map(note));
+                ServersTaken { has_servers, notes }
+            }
+            // A client that may set none has set none before.
+            Err(error) if !has_servers && is_of_kind(&error, Kind::Forbidden) => {
                 ServersTaken { has_servers, notes }
             }
             Err(error) => {

@@ -150,9 +150,17 @@ fn redactor(url: &Url) -> Redactor {
     let Some(query) = url.query() else {
         return Redactor::default();
     };
-    let written = query.split('&').filter_map(|pair| pair.split_once('='));
-    let written = written.map(|(_, value)| value.to_owned());
-    let decoded = url.query_pairs().map(|(_, value)| value.into_owned());
+    // A pair without a value may be the secret itself.
+    let written = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((_, value)) => value.to_owned(),
+        None => pair.to_owned(),
+    });
+    let decoded = url
+        .query_pairs()
+        .map(|(name, value)| match value.is_empty() {
+            true => name.into_owned(),
+            false => value.into_owned(),
+        });
     let all = std::iter::once(format!("?{query}"))
         .chain(written)
         .chain(decoded);

@@ -17,6 +17,7 @@ use crate::contract::BoxFuture;
 use crate::contract::journal::RunEnvironment;
 use crate::contract::servers::{ServedTool, SessionServer, SessionServers};
 use crate::kernel::ids::RunId;
+use crate::kernel::policy::overlay::looks_secret;
 use crate::kernel::secret::{GivenValue, Secret};
 use crate::tool::ToolOutput;
 
@@ -88,15 +89,41 @@ impl McpServer {
                 secrets.push((name, value.clone()));
             }
         }
+        let arguments = secret_arguments(&self.table.args);
+        secrets.extend(arguments.map(|value| ("argument", Secret::new(value))));
         if let Some(url) = &self.table.url {
             secrets.push(("url", Secret::new(url)));
             if let Ok(url) = reqwest::Url::parse(url) {
+                let values = url
+                    .query_pairs()
+                    .map(|(name, value)| match value.is_empty() {
+                        true => name,
+                        false => value,
+                    });
+                secrets.extend(values.map(|value| ("url", Secret::new(value))));
                 // As errors of the HTTP client have it.
                 secrets.push(("url", Secret::new(url)));
             }
         }
         secrets
     }
+}
+
+/// The values of options with the name of a secret: `--api-key X` and `--token=X`. Other arguments, such
+/// as a folder, belong into results.
+fn secret_arguments(arguments: &[String]) -> impl Iterator<Item = &str> {
+    let names_secret = |option: &str| {
+        let name = option.trim_start_matches('-').replace('-', "_");
+        option.starts_with('-') && looks_secret(&name)
+    };
+    let before = std::iter::once("").chain(arguments.iter().map(String::as_str));
+    before
+        .zip(arguments)
+        .filter_map(move |(before, argument)| match argument.split_once('=') {
+            Some((name, value)) if names_secret(name) => Some(value),
+            _ if names_secret(before) => Some(argument),
+            _ => None,
+        })
 }
 
 fn table(server: &SessionServer) -> ServerTable {
@@ -113,5 +140,25 @@ fn table(server: &SessionServer) -> ServerTable {
         url: server.url.as_ref().map(text),
         headers: server.headers.clone(),
         ..ServerTable::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_with_the_name_of_a_secret_are_masked_and_folders_are_not() {
+        let arguments = [
+            "--root",
+            "/work/project",
+            "--api-key",
+            "one",
+            "--access-token=two=2",
+            "-v",
+        ];
+        let arguments: Vec<String> = arguments.map(str::to_owned).to_vec();
+        let secrets: Vec<&str> = secret_arguments(&arguments).collect();
+        assert_eq!(secrets, ["one", "two=2"]);
     }
 }

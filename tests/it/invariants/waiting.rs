@@ -32,7 +32,10 @@ pub(super) fn who_waits_is_known(book: &StoreRows) {
             .steps_of(&run.id)
             .filter(|step| step.is_open())
             .collect();
-        let all_wait = !open.is_empty() && open.iter().all(waiting);
+        let all_wait = open.iter().any(waiting)
+            && open
+                .iter()
+                .all(|step| waiting(step) || is_held(step, &open));
         if run.cancel_by.is_none() {
             assert_eq!(run.state == "paused", all_wait, "{run:?}: {open:?}");
         }
@@ -49,6 +52,18 @@ pub(super) fn who_waits_is_known(book: &StoreRows) {
             assert!(open, "waits although every awaited run has ended: {step:?}");
         }
     }
+}
+
+/// True for the prompt or a call of an outside agent while one of these waits: its program waits, too.
+fn is_held(step: &Step, open: &[&Step]) -> bool {
+    let prompt = match step.kind.as_str() {
+        "command" => Some(&step.id),
+        _ => step.asked_by.as_ref(),
+    };
+    let is_of_turn =
+        |other: &&&Step| Some(&other.id) == prompt || other.asked_by.as_ref() == prompt;
+    let mut of_turn = open.iter().filter(is_of_turn);
+    prompt.is_some() && of_turn.any(|other| other.waits.is_some())
 }
 
 /// Each delegated call has one run, waits exactly while that run is open, and has its result.
