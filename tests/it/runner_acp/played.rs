@@ -442,10 +442,11 @@ impl Turn {
             // A process of it is left that does not end when it is asked to.
             "leaves" => {
                 let line = "trap '' TERM; echo $$ > left; while :; do sleep 1; done";
-                std::process::Command::new("/bin/sh")
+                let mut left = std::process::Command::new("/bin/sh")
                     .args(["-c", line])
                     .spawn()
                     .unwrap();
+                std::thread::spawn(move || left.wait());
                 while fs::read_to_string("left").unwrap_or_default().is_empty() {
                     std::thread::sleep(Duration::from_millis(5));
                 }

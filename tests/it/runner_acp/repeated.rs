@@ -177,10 +177,10 @@ fn a_program_that_ended_between_two_prompts_is_started_again() {
                     .any(|one| one["method"] == "session/load"),
                 "the second program opens the session of the first"
             );
+            assert_eq!(daemon.stop().await, 0);
             for pid in lines(&place, "starts").iter().chain(&lines(&place, "left")) {
                 assert!(!is_alive(pid.parse().unwrap()), "{pid}");
             }
-            assert_eq!(daemon.stop().await, 0);
         }
     });
 }
