@@ -56,14 +56,16 @@ pub(super) fn who_waits_is_known(book: &StoreRows) {
 
 /// True for the prompt or a call of an outside agent while one of these waits: its program waits, too.
 fn is_held(step: &Step, open: &[&Step]) -> bool {
-    let prompt = match step.kind.as_str() {
-        "command" => Some(&step.id),
-        _ => step.asked_by.as_ref(),
+    let is_of = |step: &Step, prompt: &Step| {
+        step.id == prompt.id || step.asked_by.as_ref() == Some(&prompt.id)
     };
-    let is_of_turn =
-        |other: &&&Step| Some(&other.id) == prompt || other.asked_by.as_ref() == prompt;
-    let mut of_turn = open.iter().filter(is_of_turn);
-    prompt.is_some() && of_turn.any(|other| other.waits.is_some())
+    open.iter()
+        .filter(|prompt| prompt.kind == "command" && prompt.input.get("acp").is_some())
+        .filter(|prompt| is_of(step, prompt))
+        .any(|prompt| {
+            open.iter()
+                .any(|other| is_of(other, prompt) && other.waits.is_some())
+        })
 }
 
 /// Each delegated call has one run, waits exactly while that run is open, and has its result.
