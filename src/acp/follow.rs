@@ -25,7 +25,7 @@ use crate::wire::events::{
 };
 use crate::wire::input::{PAGE_LIMIT, PageSize};
 use crate::wire::runs::GetRun;
-use crate::wire::sessions::{GetHistory, GetSession};
+use crate::wire::sessions::{GetHistory, GetSession, History};
 use crate::wire::shapes::{Message, Session};
 
 /// The events of one session, as updates for the editor.
@@ -282,14 +282,7 @@ impl Follower {
     /// follow. The message itself may be stored already, but not all of its pieces are in it: its
     /// thoughts are not.
     async fn catch_up_before(&mut self, next: MessageId) {
-        let request = GetHistory {
-            session_key: self.key.clone(),
-            before: None,
-            after: Some(self.seen),
-            tools: None,
-            limit: PageSize(PAGE_LIMIT),
-        };
-        let Ok(page) = self.editor.link.call(&request).await else {
+        let Ok(page) = self.unseen().await else {
             return;
         };
         for message in page.messages.iter().take_while(|one| one.id != next) {
@@ -298,17 +291,22 @@ impl Follower {
         }
     }
 
+    /// The next entries of the transcript after the last one that was sent.
+    async fn unseen(&self) -> Answered<History> {
+        let request = GetHistory {
+            session_key: self.key.clone(),
+            before: None,
+            after: Some(self.seen),
+            tools: None,
+            limit: PageSize(PAGE_LIMIT),
+        };
+        self.editor.link.call(&request).await
+    }
+
     /// Sends the entries after the last one that was sent, up to this position.
     async fn catch_up(&mut self, up_to: i64, is_replay: bool) -> Answered<()> {
         while self.seen < up_to {
-            let request = GetHistory {
-                session_key: self.key.clone(),
-                before: None,
-                after: Some(self.seen),
-                tools: None,
-                limit: PageSize(PAGE_LIMIT),
-            };
-            let page = self.editor.link.call(&request).await?;
+            let page = self.unseen().await?;
             if page.messages.is_empty() {
                 self.seen = up_to;
             }

@@ -50,19 +50,28 @@ impl Editor {
                 notes.extend(set.servers.iter().filter_map(note));
                 ServersTaken { has_servers, notes }
             }
-            // A client that may set none has set none before.
-            Err(error) if !has_servers && is_of_kind(&error, Kind::Forbidden) => {
-                ServersTaken { has_servers, notes }
+            // A client that may set none has set none before: those of the session are another client's.
+            Err(error) if is_of_kind(&error, Kind::Forbidden) => {
+                if has_servers {
+                    notes.push(not_used(&error));
+                }
+                ServersTaken {
+                    has_servers: false,
+                    notes,
+                }
             }
             Err(error) => {
-                let what = match has_servers {
-                    true => "The MCP servers of the editor are not used",
-                    false => "Earlier MCP servers of this session were not removed",
-                };
-                notes.push(format!("{what}: {}", error.message));
+                notes.push(match has_servers {
+                    true => not_used(&error),
+                    false => format!(
+                        "Earlier MCP servers of this session were not removed: {}",
+                        error.message
+                    ),
+                });
+                // Earlier ones stay, and without an answer of the daemon these may be stored: closing
+                // the session removes them.
                 ServersTaken {
-                    // Without an answer of the daemon they may be stored.
-                    has_servers: has_servers && is_unanswered(&error),
+                    has_servers: true,
                     notes,
                 }
             }
@@ -91,8 +100,11 @@ impl Editor {
     }
 }
 
-fn is_unanswered(error: &RpcError) -> bool {
-    error.data.is_none()
+fn not_used(error: &RpcError) -> String {
+    format!(
+        "The MCP servers of the editor are not used; earlier ones of this session stay: {}",
+        error.message
+    )
 }
 
 fn note(server: &SessionServer) -> Option<String> {

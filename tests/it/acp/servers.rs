@@ -252,6 +252,35 @@ fn closing_a_session_removes_its_servers_and_a_failure_is_told() {
 }
 
 #[test]
+fn a_refused_list_leaves_the_earlier_servers_and_closing_removes_them() {
+    run(async {
+        let place = Place::new(script());
+        let daemon = place.start().await;
+        let mut editor = Editor::open(&place);
+        let session = opened(
+            &mut editor,
+            &place.work(),
+            json!([server("Alpha", "", "OF_ALPHA")]),
+        );
+        let of = json!({ "sessionId": session });
+        let bad = json!([{
+            "name": "Bad", "command": "/bin/true", "args": [],
+            "env": [{ "name": "A=B", "value": SECRET }],
+        }]);
+        let again = json!({ "sessionId": session, "cwd": place.work(), "mcpServers": bad });
+        editor.call("session/resume", again);
+        editor.until(|update| update["title"].to_string().contains("are not used"));
+        let told = notices(&editor).join(" ");
+        assert!(told.contains("earlier ones of this session stay"), "{told}");
+        assert!(!told.contains(SECRET), "{told}");
+        assert_eq!(rows(&place), 1);
+        editor.call("session/close", of);
+        assert_eq!(rows(&place), 0);
+        assert_eq!(daemon.stop().await, 0);
+    });
+}
+
+#[test]
 fn what_is_wrong_with_a_server_is_told_without_its_values() {
     run(async {
         let place = Place::new(script());
